@@ -4,6 +4,7 @@
 #include "kernels/cuda/attention/attention_wgmma.cuh"
 #include "kernels/cuda/gemm/tensor_map.cuh"
 #include "kernels/cuda/ops/engine_launch.cuh"
+#include "kernels/cuda/runtime/cuda_check.h"
 
 #define LOG2_E 1.4426950408889634f
 #define SECTION_BYTES ((int64_t)24 << 20) /* of keys and values: half of an L2 of 50 MB */
@@ -79,7 +80,9 @@ static sw_code run(const sw_attn_args *a, sw_launch how, sw_err *err)
     sw_code rc;
 
     if (n_units == 0) return SW_OK;
-    if ((rc = make_maps(&maps, a, P::rows, P::KEYS, err)) != SW_OK ||
+    if ((rc = sw_checked_fill(a->out.d, a->out.stride * 2, (int64_t)a->n_heads * a->v_head_dim * 2,
+                              a->n_seqs * a->seq_len, how.stream, err)) != SW_OK ||
+        (rc = make_maps(&maps, a, P::rows, P::KEYS, err)) != SW_OK ||
         (rc = sw_device_check((int)cudaFuncSetAttribute(swk_attention_sm90<P>,
                                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                         P::shared_bytes),
