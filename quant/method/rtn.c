@@ -1,4 +1,5 @@
 /* rtn.c - round to nearest: the baseline every other method must beat. */
+#include "formats/base/size.h"
 #include "quant/method/refine.h"
 #include "quant/method/rounding.h"
 #include "quant/method/row_work.h"
@@ -11,13 +12,36 @@ typedef struct rtn_job {
     const double *weights; /* [k_in] of squared errors */
 } rtn_job;
 
+#define PART_COLS 256 /* that are loaded, rounded and stored while they are in the second cache */
+
 static void fit_plain(sw_slab *slab, const rtn_job *job)
 {
     const sw_qspec *spec = &job->p->spec;
 
-    if (spec->num->values || job->p->importance) sw_slab_fit(slab, job->weights, spec);
+    if (spec->num->values || job->p->importance) sw_slab_fit(slab, job->weights + slab->first, spec);
     else sw_slab_fit_range(slab, spec);
     sw_slab_round(slab, spec->num);
+}
+
+/* Columns that can be worked on by themselves: whole groups, or all, where a factor ties them or
+ * a scale serves them all. */
+static int64_t part_of(const rtn_job *job)
+{
+    const sw_solve_problem *p = job->p;
+    const int64_t group = p->spec.group_elems;
+
+    if (p->factor || job->fit || !group) return p->k_in;
+    return sw_min_i64(p->k_in, sw_ceil_div(PART_COLS, group) * group);
+}
+
+static void round_parts(sw_slab *slab, const rtn_job *job, int64_t row0, int64_t n_rows)
+{
+    for (int64_t first = 0; first < slab->k_in; first += slab->width) {
+        sw_slab_move(slab, first);
+        sw_slab_load(slab, job->p->w, NULL, row0, n_rows);
+        fit_plain(slab, job);
+        sw_slab_store(slab, job->q, row0, n_rows);
+    }
 }
 
 static sw_code rtn_slab(sw_row_figures *out, sw_row_space *space, const void *ctx, int64_t row0,
@@ -26,10 +50,15 @@ static sw_code rtn_slab(sw_row_figures *out, sw_row_space *space, const void *ct
     const rtn_job *job = ctx;
     const sw_solve_problem *p = job->p;
     sw_slab *slab = &space->slab;
-    sw_code rc = slab->target ? SW_OK : sw_slab_new(slab, &p->spec, p->k_in, err);
+    sw_code rc = SW_OK;
 
+    if (!slab->target) rc = sw_slab_new_part(slab, &p->spec, p->k_in, part_of(job), err);
     if (rc != SW_OK) return rc;
     slab->frame = &job->frame;
+    if (slab->width < p->k_in) {
+        round_parts(slab, job, row0, n_rows);
+        return SW_OK;
+    }
     sw_slab_load(slab, p->w, NULL, row0, n_rows);
     fit_plain(slab, job);
     if (p->factor)

@@ -11,17 +11,30 @@
 
 sw_code sw_slab_new(sw_slab *out, const sw_qspec *spec, int64_t k, sw_err *err)
 {
-    int64_t g = sw_qspec_groups(spec, k);
-    sw_slab slab = {.k = k, .n_groups = g};
+    return sw_slab_new_part(out, spec, k, k, err);
+}
+
+sw_code sw_slab_new_part(sw_slab *out, const sw_qspec *spec, int64_t k_in, int64_t width,
+                         sw_err *err)
+{
+    int64_t k = sw_min_i64(width, k_in), g = sw_qspec_groups(spec, k);
+    sw_slab slab = {.k = k, .n_groups = g, .k_in = k_in, .width = k};
     sw_code rc = SW_MEM_GET(&slab.target, 2 * (k + g) * ROWS, "slab of rows", err);
 
     if (rc != SW_OK) return rc;
-    slab.group_elems = spec->group_elems ? spec->group_elems : k;
+    slab.group_elems = spec->group_elems ? spec->group_elems : k_in;
     slab.codes = slab.target + k * ROWS;
     slab.scales = slab.codes + k * ROWS;
     slab.zeros = slab.scales + g * ROWS;
     *out = slab;
     return SW_OK;
+}
+
+void sw_slab_move(sw_slab *slab, int64_t first)
+{
+    slab->first = first;
+    slab->k = sw_min_i64(slab->width, slab->k_in - first);
+    slab->n_groups = sw_ceil_div(slab->k, slab->group_elems);
 }
 
 void sw_slab_free(sw_slab *slab)
@@ -39,7 +52,8 @@ void sw_slab_load(sw_slab *slab, const float *w, const double *shift, int64_t ro
     slab->n_rows = n_rows;
     for (int64_t from = 0; from < k; from += TILE_COLS)
         for (int64_t r = 0; r < ROWS; r++) {
-            int64_t n = sw_min_i64(TILE_COLS, k - from), at = (row0 + r) * k + from;
+            int64_t n = sw_min_i64(TILE_COLS, k - from);
+            int64_t at = (row0 + r) * slab->k_in + slab->first + from;
             double row[TILE_COLS] = {0};
 
             for (int64_t j = 0; j < n && r < n_rows; j++) row[j] = (double)w[at + j];
@@ -53,12 +67,13 @@ void sw_slab_load(sw_slab *slab, const float *w, const double *shift, int64_t ro
 static bool take_shared(sw_slab *slab, const sw_qspec *spec)
 {
     const sw_frame *f = slab->frame;
+    const int64_t first = slab->first / slab->group_elems;
 
     if (!f || !f->shared) return false;
     for (int64_t g = 0; g < slab->n_groups; g++)
         for (int r = 0; r < ROWS; r++) {
             int64_t n = slab->row0 + sw_min_i64(r, slab->n_rows - 1);
-            slab->scales[g * ROWS + r] = f->shared[n / f->rows * f->n_groups + g];
+            slab->scales[g * ROWS + r] = f->shared[n / f->rows * f->n_groups + first + g];
             slab->zeros[g * ROWS + r] = spec->num->values ? 0 : spec->num->sym_zero;
         }
     return true;
@@ -103,15 +118,17 @@ static uint8_t code_of(double code, const sw_num *num)
 void sw_slab_store(const sw_slab *slab, sw_qtensor *q, int64_t row0, int64_t n_rows)
 {
     const sw_num *num = q->spec.num;
-    int64_t k = slab->k, n_groups = slab->n_groups;
+    int64_t k = slab->k, n_groups = sw_ceil_div(slab->k_in, slab->group_elems);
+    uint8_t *codes = q->codes + slab->first;
+    int64_t first = slab->first / slab->group_elems;
 
     for (int64_t from = 0; from < k; from += TILE_COLS)
         for (int64_t r = 0; r < n_rows; r++)
             for (int64_t j = from; j < sw_min_i64(from + TILE_COLS, k); j++)
-                q->codes[(row0 + r) * k + j] = code_of(slab->codes[j * ROWS + r], num);
+                codes[(row0 + r) * slab->k_in + j] = code_of(slab->codes[j * ROWS + r], num);
     for (int64_t r = 0; r < n_rows; r++)
-        for (int64_t g = 0; g < n_groups; g++) {
-            int64_t at = (row0 + r) * n_groups + g;
+        for (int64_t g = 0; g < slab->n_groups; g++) {
+            int64_t at = (row0 + r) * n_groups + first + g;
             q->scales[at] = (float)slab->scales[g * ROWS + r];
             if (q->zeros) q->zeros[at] = (uint8_t)slab->zeros[g * ROWS + r];
         }
