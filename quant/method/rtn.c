@@ -18,8 +18,10 @@ static void fit_plain(sw_slab *slab, const rtn_job *job)
 {
     const sw_qspec *spec = &job->p->spec;
 
-    if (spec->num->values || job->p->importance) sw_slab_fit(slab, job->weights + slab->first, spec);
-    else sw_slab_fit_range(slab, spec);
+    if (spec->num->values || job->p->importance)
+        sw_slab_fit(slab, job->weights + slab->first, spec);
+    else
+        sw_slab_fit_range(slab, spec);
     sw_slab_round(slab, spec->num);
 }
 
