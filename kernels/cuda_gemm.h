@@ -6,12 +6,14 @@
  * its codes meet those of W in integer or small-float products:
  *
  *   weights              no act        int8 act, TENSOR or TOKEN    E4M3 act, TENSOR or TOKEN
+ *   INT, 2- and 3-bit    W2A16, W3A16  -                            -
  *   INT, 4-bit tiles     W4A16         W4A8                         W4A8 (fp8)
  *   INT, 8-bit tiles     W8A16         W8A8                         -
  *   E4M3, 8-bit tiles    W8A16 (fp8)   -                            FP8; and GROUP of 128 inputs
  *
  * Groups of 32, 64 and multiples of 128 inputs or one a channel; scales in F16, BF16 or F32. Codes
- * of 2 and 3 bits come with zero points, symmetric or not.
+ * of 2 and 3 bits are read as they are stored on sm_90, with scales in F16 or BF16; in tiles of 4
+ * bits they come with zero points, symmetric or not.
  * Sums are in fp32, or in int32 inside a group, in an order that depends on the plan alone: the
  * same plan gives the same bytes. Nothing here allocates or waits: calls may be captured in a
  * graph, and calls on different streams run side by side if their workspaces differ.

@@ -10,7 +10,7 @@
  *                       the third bit of the low code of warp w in bit w and that of its high code
  *                       in bit 4 + w.
  *
- * Kernels of the CPU read them in this form; those of a device read 4 bits.
+ * Kernels of the CPU and of Hopper read them in this form; those of other devices read 4 bits.
  */
 #ifndef SW_FORMATS_PACK_NARROW_H
 #define SW_FORMATS_PACK_NARROW_H

@@ -50,7 +50,7 @@ extern "C" {
 typedef struct sw_tiles {
     sw_qspec spec;
     int64_t n_out, k_in, n_groups;
-    int container_bits;      /* 4 or 8; 2 or 3 as stored, which kernels of the CPU read */
+    int container_bits;      /* 4 or 8; 2 or 3 as stored, which CPUs and Hopper's kernels read */
     const uint8_t *codes;    /* [n_tiles, k_tiles, tile_bytes] */
     const void *scales;      /* [n_tiles, n_groups, 64] raw bits of spec.scale_dtype */
     const uint8_t *zeros;    /* [n_tiles, n_groups, 64], or NULL when symmetric */

@@ -14,6 +14,7 @@
 
 #include "formats/num/act.h"
 #include "kernels/cuda_gemm.h"
+#include "kernels/ref/ref_tiles.h"
 #include "tests/gpu/support/gpu_dense.h"
 #include "tests/gpu/support/gpu_ref.h"
 #include "tests/support/toys/random.h"
@@ -26,18 +27,21 @@ typedef struct format {
     sw_act_scope scope;
     sw_num_id x_num;
     double peak;           /* flop a second, for the floor */
+    bool has_zeros;
 } format;
 
 static const format formats[] = {
-    {"w4a16", SW_NUM_INT4, 128, SW_DTYPE_BF16, SW_ACT_NONE, SW_NUM_INT8, 790e12},
-    {"w8a16", SW_NUM_INT8, 0, SW_DTYPE_BF16, SW_ACT_NONE, SW_NUM_INT8, 790e12},
-    {"fp8a16", SW_NUM_E4M3, 0, SW_DTYPE_BF16, SW_ACT_NONE, SW_NUM_INT8, 790e12},
-    {"w8a8", SW_NUM_INT8, 0, SW_DTYPE_F32, SW_ACT_TOKEN, SW_NUM_INT8, 1580e12},
-    {"fp8", SW_NUM_E4M3, 0, SW_DTYPE_F32, SW_ACT_TOKEN, SW_NUM_E4M3, 1580e12},
-    {"fp8block", SW_NUM_E4M3, 128, SW_DTYPE_F32, SW_ACT_GROUP, SW_NUM_E4M3, 1580e12},
-    {"w4a8", SW_NUM_INT4, 128, SW_DTYPE_BF16, SW_ACT_TOKEN, SW_NUM_INT8, 1580e12},
-    {"w4a8c", SW_NUM_INT4, 0, SW_DTYPE_BF16, SW_ACT_TOKEN, SW_NUM_INT8, 1580e12},
-    {"w4a8f", SW_NUM_INT4, 128, SW_DTYPE_BF16, SW_ACT_TOKEN, SW_NUM_E4M3, 1580e12},
+    {"w4a16", SW_NUM_INT4, 128, SW_DTYPE_BF16, SW_ACT_NONE, SW_NUM_INT8, 790e12, false},
+    {"w3a16", SW_NUM_INT3, 128, SW_DTYPE_BF16, SW_ACT_NONE, SW_NUM_INT8, 790e12, false},
+    {"w2a16", SW_NUM_INT2, 64, SW_DTYPE_BF16, SW_ACT_NONE, SW_NUM_INT8, 790e12, true},
+    {"w8a16", SW_NUM_INT8, 0, SW_DTYPE_BF16, SW_ACT_NONE, SW_NUM_INT8, 790e12, false},
+    {"fp8a16", SW_NUM_E4M3, 0, SW_DTYPE_BF16, SW_ACT_NONE, SW_NUM_INT8, 790e12, false},
+    {"w8a8", SW_NUM_INT8, 0, SW_DTYPE_F32, SW_ACT_TOKEN, SW_NUM_INT8, 1580e12, false},
+    {"fp8", SW_NUM_E4M3, 0, SW_DTYPE_F32, SW_ACT_TOKEN, SW_NUM_E4M3, 1580e12, false},
+    {"fp8block", SW_NUM_E4M3, 128, SW_DTYPE_F32, SW_ACT_GROUP, SW_NUM_E4M3, 1580e12, false},
+    {"w4a8", SW_NUM_INT4, 128, SW_DTYPE_BF16, SW_ACT_TOKEN, SW_NUM_INT8, 1580e12, false},
+    {"w4a8c", SW_NUM_INT4, 0, SW_DTYPE_BF16, SW_ACT_TOKEN, SW_NUM_INT8, 1580e12, false},
+    {"w4a8f", SW_NUM_INT4, 128, SW_DTYPE_BF16, SW_ACT_TOKEN, SW_NUM_E4M3, 1580e12, false},
 };
 #define N_FORMATS (int)(sizeof formats / sizeof *formats)
 #define MAX_CHANNELS 256 /* that a check looks at */
@@ -48,8 +52,8 @@ typedef struct bench {
     int64_t k, n, m;
     int n_copies;
     uint8_t *codes;          /* packed, host */
-    uint8_t *scales;
-    size_t codes_bytes, scales_bytes;
+    uint8_t *scales, *zeros;
+    size_t codes_bytes, scales_bytes, zeros_bytes;
     sw_tiles tiles[16];      /* copies on the device */
     uint16_t *x, *d_x, *d_y; /* bf16; of the largest problem */
     uint8_t *d_work;
@@ -94,6 +98,7 @@ static uint64_t random_codes(test_rng *rng, const format *f)
     uint64_t r = test_u64(rng), q = test_u64(rng);
 
     if (f->num == SW_NUM_INT4) return (r & 0x7777777777777777) + (q & 0x7777777777777777);
+    if (f->num == SW_NUM_INT3 || f->num == SW_NUM_INT2) return r;
     if (f->num == SW_NUM_INT8) return (r & 0x7f7f7f7f7f7f7f7f) + (q & 0x7f7f7f7f7f7f7f7f);
     return r & 0xbfbfbfbfbfbfbfbf; /* E4M3 below 2 */
 }
@@ -102,17 +107,22 @@ static void make_weights(bench *b)
 {
     const format *f = b->f;
     int64_t groups = f->group_elems ? (b->k + f->group_elems - 1) / f->group_elems : 1;
-    sw_qspec spec = {.num = &sw_nums[f->num], .is_symmetric = true, .group_elems = f->group_elems,
+    sw_qspec spec = {.num = &sw_nums[f->num], .is_symmetric = !f->has_zeros,
+                     .group_elems = f->group_elems,
                      .scale_dtype = f->scale_dtype};
     test_rng rng = {42};
     int64_t n_scales = sw_tiles_n(b->n) * 64 * groups;
     float *scales = malloc(sizeof(float) * (size_t)n_scales);
     sw_err err = {0};
 
-    b->codes_bytes = (size_t)sw_tiles_codes_bytes(spec.num, b->n, b->k);
+    b->codes_bytes = (size_t)sw_tiles_stored_bytes(spec.num, b->n, b->k);
     b->scales_bytes = (size_t)sw_tiles_scales_bytes(f->scale_dtype, b->n, groups);
     b->codes = malloc(b->codes_bytes);
     b->scales = malloc(b->scales_bytes);
+    b->zeros_bytes = f->has_zeros ? (size_t)sw_tiles_zeros_bytes(b->n, groups) : 0;
+    b->zeros = malloc(b->zeros_bytes + 1);
+    for (size_t i = 0; i < b->zeros_bytes; i++)
+        b->zeros[i] = (uint8_t)(test_u64(&rng) & (uint64_t)spec.num->code_max);
     for (size_t i = 0; i < b->codes_bytes; i += 8) {
         uint64_t r = random_codes(&rng, f);
 
@@ -123,9 +133,11 @@ static void make_weights(bench *b)
     b->n_copies = bench_copies((int64_t)b->codes_bytes);
     for (int i = 0; i < b->n_copies; i++)
         b->tiles[i] = (sw_tiles){.spec = spec, .n_out = b->n, .k_in = b->k, .n_groups = groups,
-                                 .container_bits = sw_tiles_container_bits(spec.num),
+                                 .container_bits = sw_tiles_stored_bits(spec.num),
                                  .codes = upload(b->codes, b->codes_bytes),
-                                 .scales = upload(b->scales, b->scales_bytes)};
+                                 .scales = upload(b->scales, b->scales_bytes),
+                                 .zeros = b->zeros_bytes ? upload(b->zeros, b->zeros_bytes)
+                                                         : NULL};
     free(scales);
 }
 
@@ -134,9 +146,11 @@ static void drop_weights(bench *b)
     for (int i = 0; i < b->n_copies; i++) {
         MUST(cudaFree((void *)(uintptr_t)b->tiles[i].codes));
         MUST(cudaFree((void *)(uintptr_t)b->tiles[i].scales));
+        MUST(cudaFree((void *)(uintptr_t)b->tiles[i].zeros));
     }
     free(b->codes);
     free(b->scales);
+    free(b->zeros);
 }
 
 static sw_act act_of(const format *f)
@@ -185,11 +199,10 @@ static float scale_at(const bench *b, int64_t n, int64_t g, int64_t groups)
 
 static uint8_t code_at(const bench *b, int64_t n, int64_t k)
 {
-    int bits = b->tiles[0].container_bits, shift;
-    int64_t at = (n / 64 * sw_tiles_k(b->k) + k / 64) * sw_tile_bytes(bits);
+    sw_tiles tiles = b->tiles[0];
 
-    at += sw_tile_offset(bits, (int)(n % 64), (int)(k % 64), &shift);
-    return (uint8_t)(b->codes[at] >> shift & (bits == 4 ? 15 : 255));
+    tiles.codes = b->codes;
+    return (uint8_t)sw_ref_code(&tiles, n, k);
 }
 
 static void sample_weights(sample *s, const bench *b)
@@ -202,7 +215,13 @@ static void sample_weights(sample *s, const bench *b)
     s->codes = malloc((size_t)(s->count * b->k));
     s->scales = malloc(sizeof(float) * (size_t)(s->count * s->groups));
     s->zeros = malloc((size_t)(s->count * s->groups));
-    memset(s->zeros, num->sym_zero, (size_t)(s->count * s->groups));
+    for (int64_t i = 0; i < s->count * s->groups; i++) {
+        int64_t n = i / s->groups * s->step, g = i % s->groups;
+
+        s->zeros[i] = b->zeros_bytes ? b->zeros[(n / 64 * s->groups + g) * 64 +
+                                                sw_tile_slot((int)(n % 64))]
+                                     : (uint8_t)num->sym_zero;
+    }
     for (int64_t i = 0; i < s->count; i++) {
         for (int64_t k = 0; k < b->k; k++) s->codes[i * b->k + k] = code_at(b, i * s->step, k);
         for (int64_t g = 0; g < s->groups; g++)
@@ -309,7 +328,7 @@ static double error_of(bench *b, const sample *s)
 
 static double bytes_of(const bench *b)
 {
-    return (double)b->codes_bytes + (double)b->scales_bytes +
+    return (double)b->codes_bytes + (double)b->scales_bytes + (double)b->zeros_bytes +
            (double)b->m * (double)(b->n + b->k) * 2;
 }
 

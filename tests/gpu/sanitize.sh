@@ -23,6 +23,7 @@ done)
 gemm='test_gemm ring_turns
 test_gemm each_kernel_once'
 ops='test_chain
+test_gemm shared_rounds
 test_routed exact_sums
 test_routed odd_shapes
 test_routed bytes

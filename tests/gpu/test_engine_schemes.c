@@ -17,7 +17,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "kernels/engine/device_engine.h"
+#include "kernels/cuda/engine/cuda_engine_internal.h"
 #include "quant/run/scheme.h"
 #include "tests/gpu/support/device_case.h"
 #include "tests/support/cases/quantized_dir.h"
@@ -281,6 +281,32 @@ static void check_faults(quantized_lm *q, const expectation *e, const char *name
     linear[SW_SLOT_K] = k;
 }
 
+/* Codes of 2 and 3 bits: those of this device's products take what is stored, and the container of
+ * 4 bits, which those of other devices take, gives the same. */
+static void check_widened(quantized_lm *q, const expectation *e, const char *name)
+{
+    const sw_weight *w = &q->m.lm.blocks[1].linear[SW_SLOT_DOWN];
+    const int bits = w->tiles->container_bits;
+    sw_device_lm_linears linears;
+    sw_device_engine *engine = NULL;
+    int64_t stored_bytes, widened_bytes;
+    bool is_hopper;
+    agreement a;
+
+    if (bits >= 4) return;
+    MUST(sw_device_engine_new(&engine, gpu, &q->m.model, 1, SEQ_LEN, err));
+    stored_bytes = sw_device_block_bytes(engine, &q->m.lm.blocks[1]);
+    quantized_lm_widen(q);
+    widened_bytes = sw_device_block_bytes(engine, &q->m.lm.blocks[1]);
+    is_hopper = engine->device.sm == 90;
+    sw_device_engine_free(engine);
+    print_message("  a block: %lld bytes, in 4 bits %lld\n", (long long)stored_bytes,
+                  (long long)widened_bytes);
+    assert_true(!is_hopper || stored_bytes * 4 < widened_bytes * (bits + 1));
+    a = compare(&q->m, e, &linears);
+    if (!is_good(&a)) fail_msg("%s in 4 bits: logits %g; KL %g", name, a.logits, a.kl);
+}
+
 static void test_scheme(void **state)
 {
     const sw_scheme *scheme = *state;
@@ -307,6 +333,7 @@ static void test_scheme(void **state)
     check_linears(&q, scheme->name);
     if (is_coded(scheme->name)) check_steps(&q, a.limit, scheme->name);
     check_faults(&q, &e, scheme->name);
+    check_widened(&q, &e, scheme->name);
     sw_mem_put(e.logits);
     quantized_lm_close(&q);
 }

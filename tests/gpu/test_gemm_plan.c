@@ -7,6 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "kernels/cuda/gemm/quantized_input/w8a8_rows.h"
 #include "kernels/cuda_gemm.h"
 
 static const sw_cuda_device h200 = {90, 132};
@@ -25,7 +26,7 @@ typedef struct kind {
 #define BF SW_DTYPE_BF16
 #define HF SW_DTYPE_F16
 enum { PLAIN, ZEROS, GROUP_32, HALF, MIXED, CHANNEL, INT8, W8A8, W4A8, FP8, W4A8F, FP8_BLOCK,
-       N_KINDS };
+       THREE, TWO, TWO_MIXED, N_KINDS };
 static const kind kinds[] = {
     [PLAIN] = {I4, 128, true, BF, BF, SW_ACT_NONE, I8},
     [ZEROS] = {I4, 128, false, BF, BF, SW_ACT_NONE, I8},
@@ -38,6 +39,9 @@ static const kind kinds[] = {
     [W4A8] = {I4, 128, true, BF, BF, SW_ACT_TOKEN, I8},
     [FP8] = {SW_NUM_E4M3, 0, true, BF, SW_DTYPE_F32, SW_ACT_TOKEN, SW_NUM_E4M3},
     [W4A8F] = {I4, 128, true, BF, BF, SW_ACT_TOKEN, SW_NUM_E4M3},
+    [THREE] = {SW_NUM_INT3, 128, true, BF, BF, SW_ACT_NONE, I8},
+    [TWO] = {SW_NUM_INT2, 64, false, BF, BF, SW_ACT_NONE, I8},
+    [TWO_MIXED] = {SW_NUM_INT2, 64, false, BF, HF, SW_ACT_NONE, I8},
     [FP8_BLOCK] = {SW_NUM_E4M3, 128, true, BF, SW_DTYPE_F32, SW_ACT_GROUP, SW_NUM_E4M3},
 };
 
@@ -53,7 +57,7 @@ static sw_cuda_gemm problem_of(int which, int64_t k, int64_t n, int64_t m)
                       .may_overlap = true};
 
     p.tiles = (sw_tiles){.spec = spec, .n_out = n, .k_in = k, .n_groups = groups, .codes = d_memory,
-                         .container_bits = sw_tiles_container_bits(spec.num)};
+                         .container_bits = sw_tiles_stored_bits(spec.num)};
     if (a->scope != SW_ACT_NONE)
         p.act = (sw_act){&sw_nums[a->x_num], a->scope, a->scope == SW_ACT_GROUP ? 128 : 0,
                          SW_DTYPE_F32};
@@ -128,15 +132,17 @@ static void goes(int which, int64_t k, int64_t n, int64_t m, const char *kernel,
 static void measured_best(void **state)
 {
     (void)state;
-    goes(PLAIN, 8192, 8192, 1, "mma_sync", NULL);
-    goes(PLAIN, 8192, 8192, 8, "w4a16_split_k", "t8_c128");
-    goes(PLAIN, 8192, 8192, 16, "w4a16_split_k", "t16_c128k2");
+    goes(PLAIN, 8192, 8192, 1, "w4a16_split_k", "m8_c128");
+    goes(PLAIN, 8192, 8192, 8, "w4a16_split_k", "m8_c128");
+    goes(PLAIN, 8192, 8192, 16, "w4a16_split_k", "m16_c128");
     goes(PLAIN, 8192, 8192, 32, "w4a16_split_k", "t32_c128");
     goes(PLAIN, 8192, 8192, 64, "w4a16_split_k", "s64_c128");
     goes(PLAIN, 8192, 8192, 128, "w4a16_split_k", "s128_c128");
-    goes(PLAIN, 8192, 8192, 256, "w4a16_split_k", "s128_c128");
-    goes(PLAIN, 4096, 4096, 1, "w4a16_split_k", "t8_c128");
-    goes(PLAIN, 8192, 57344, 1, "w4a16_split_k", "t8_c256");
+    goes(PLAIN, 8192, 8192, 256, "w4a16_split_k", "s128_c256");
+    goes(PLAIN, 4096, 4096, 1, "w4a16_split_k", "m8_c128");
+    goes(PLAIN, 8192, 57344, 1, "w4a16_split_k", "m8_c128");
+    goes(PLAIN, 8192, 10240, 1, "w4a16_split_k", "m8_c128x3");
+    goes(PLAIN, 8192, 10240, 16, "w4a16_split_k", "m16_c128k1");
     goes(PLAIN, 8192, 57344, 32, "w4a16_split_k", "t32_c256");
     goes(PLAIN, 8192, 57344, 256, "w4a16_persistent", "l128_c256");
     goes(PLAIN, 28672, 8192, 256, "w4a16_split_k", "s128_c256");
@@ -157,7 +163,13 @@ static void measured_best(void **state)
     goes(W4A8F, 8192, 8192, 1024, "w8a8_persistent", NULL);
     goes(FP8, 4096, 28672, 256, "w8a8_persistent", NULL);
     goes(W8A8, 4096, 28672, 256, "w8a8_persistent", NULL);
-    goes(W8A8, 4096, 28672, 255, "w8a8_split_k", NULL);
+    goes(W8A8, 4096, 28672, 129, "w8a8_persistent", NULL);
+    goes(FP8, 8192, 10240, 160, "w8a8_persistent", NULL);
+    goes(FP8, 14336, 4096, 256, "w8a8_split_k", NULL);
+    goes(FP8, 4096, 4096, 320, "w8a8_persistent", NULL);
+    goes(W8A8, 4096, 6144, 512, "w8a8_persistent", NULL);
+    goes(W8A8, 14336, 4096, 768, "w8a8_persistent", NULL);
+    goes(FP8_BLOCK, 4096, 6144, 512, "w8a8_split_k", NULL);
     goes(FP8_BLOCK, 4096, 28672, 256, "w8a8_split_k", NULL);
     goes(W4A8F, 8192, 8192, 8, "w8a8_split_k", "t16_deep");
     goes(FP8, 8192, 8192, 8200, "w8a8_persistent", NULL); /* cuBLASLt wants sixteens */
@@ -244,7 +256,7 @@ static void measured_best_of_bytes(void **state)
         {W4A8, 4096, 28672, 16, "t16_c128", 1, true},
         {FP8, 4096, 28672, 32, "t32_c128", 1, true},
         {W4A8, 4096, 28672, 64, "t64_c128", 1, true},
-        {FP8, 4096, 28672, 255, "t256_c128", 1, false},
+        {FP8_BLOCK, 4096, 28672, 255, "t256_c128", 1, false},
     };
 
     (void)state;
@@ -269,13 +281,84 @@ static void kinds_of_weights(void **state)
     goes(HALF, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
     goes(CHANNEL, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
     goes(MIXED, 8192, 8192, 1024, "w4a16_split_k", NULL); /* scales of another type than X */
-    goes(ZEROS, 8192, 8192, 1, "w4a16_split_k", "t8_c128");
-    goes(ZEROS, 8192, 8192, 16, "w4a16_split_k", "t16_c128");
+    goes(ZEROS, 8192, 8192, 1, "w4a16_split_k", "m8_c128");
+    goes(ZEROS, 8192, 10240, 1, "w4a16_split_k", "m8_c128");
+    goes(ZEROS, 8192, 8192, 16, "w4a16_split_k", "m16_c128");
     goes(ZEROS, 8192, 8192, 64, "w4a16_split_k", "s64_c128");
     goes(GROUP_32, 4096, 4096, 128, "w4a16_split_k", "s64_c128");
     goes(HALF, 8192, 57344, 32, "w4a16_split_k", "t32_c128");
     goes(MIXED, 8192, 8192, 64, "w4a16_split_k", "t64_c128");
-    goes(CHANNEL, 8192, 8192, 4, "mma_sync", NULL);
+    goes(CHANNEL, 8192, 8192, 4, "w4a16_split_k", "m8_c128");
+}
+
+/* Codes of 2 and 3 bits in their own container, and in that of 4 bits. */
+static void narrow_codes(void **state)
+{
+    sw_cuda_gemm p = problem_of(TWO, 8192, 8192, 1);
+    const sw_cuda_device old = {80, 108};
+    sw_cuda_plan plan;
+    sw_err err = {0};
+
+    (void)state;
+    for (int which = THREE; which <= TWO; which++) {
+        goes(which, 8192, 8192, 1, "w4a16_split_k", "m8_c128");
+        goes(which, 4096, 28672, 16, "w4a16_split_k", "m16_c128");
+        goes(which, 8192, 8192, 32, "w4a16_split_k", "t32_c128");
+        goes(which, 8192, 8192, 64, "w4a16_split_k", "s64_c128");
+        goes(which, 4096, 28672, 128, "w4a16_split_k", "s128_c256");
+        goes(which, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
+    }
+    goes(TWO_MIXED, 8192, 8192, 1024, "w4a16_split_k", "t64_c128");
+    assert_int_equal(sw_cuda_gemm_plan(&plan, &p, &old, NULL, &err), SW_E_UNSUPPORTED);
+    p.tiles.container_bits = 4;
+    assert_int_equal(sw_cuda_gemm_plan(&plan, &p, &old, NULL, &err), SW_OK);
+    assert_string_equal(sw_cuda_kernels[plan.kernel].name, "mma_sync");
+}
+
+/* Whole rounds of blocks, and what is left of them: shared where that is half a round or less. */
+static void rounds_of_blocks(void **state)
+{
+    static const struct {
+        int64_t blocks, clusters, stages, n_whole, n_clusters;
+    } want[] = {
+        {132, 66, 64, 132, 66}, {133, 66, 64, 132, 66}, {165, 66, 64, 132, 66},
+        {166, 66, 64, 166, 66}, {33, 66, 64, 0, 66},    {34, 66, 64, 34, 34},
+        {1, 66, 64, 0, 2},      {1, 66, 8, 0, 2},       {1, 66, 6, 1, 1},
+        {1, 66, 9, 1, 1},       {1, 66, 0, 1, 1},       {5, 1, 64, 5, 1},
+        {9, 4, 64, 8, 4},       {11, 4, 64, 11, 4},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        w8a8_rounds have = sw_w8a8_rounds_of(want[i].blocks, want[i].clusters, want[i].stages);
+
+        if (have.n_whole != want[i].n_whole || have.n_clusters != want[i].n_clusters)
+            fail_msg("row %zu: have %lld blocks and %lld clusters", i, (long long)have.n_whole,
+                     (long long)have.n_clusters);
+    }
+}
+
+static void refuses_what_it_cannot(void **state)
+{
+    sw_cuda_gemm p = problem_of(PLAIN, 96, 64, 1);
+    const sw_cuda_device old = {75, 72};
+    sw_cuda_plan plan;
+    sw_err err = {0};
+
+    (void)state;
+    p.tiles.spec.group_elems = 96;
+    assert_int_equal(sw_cuda_gemm_plan(&plan, &p, &h200, NULL, &err), SW_E_UNSUPPORTED);
+    p.tiles.spec.group_elems = 32;
+    assert_int_equal(sw_cuda_gemm_plan(&plan, &p, &old, NULL, &err), SW_E_UNSUPPORTED);
+    /* the zero point of symmetric 3-bit codes is not that of a container of 4 */
+    p.tiles.spec.num = &sw_nums[SW_NUM_INT3];
+    assert_int_equal(sw_cuda_gemm_plan(&plan, &p, &h200, NULL, &err), SW_E_UNSUPPORTED);
+    p.tiles.spec.num = &sw_nums[SW_NUM_INT4];
+    p.tiles.spec.scale_dtype = SW_DTYPE_F16;
+    plan.kernel = sw_cuda_kernel_find("w4a16_split_k");
+    plan.tile = 0; /* weights are scaled before the product: scales must be of the type of X */
+    while (!sw_cuda_kernels[plan.kernel].tiles[plan.tile].is_scaled) plan.tile++;
+    assert_int_equal(sw_cuda_gemm_run(&p, &plan, NULL, NULL, &err), SW_E_UNSUPPORTED);
 }
 
 /* Rows of Y that the copy engine cannot store are left to others, and a name that is asked for is
@@ -300,8 +383,9 @@ int main(void)
         cmocka_unit_test(every_plan_can_run), cmocka_unit_test(few_multiprocessors),
         cmocka_unit_test(measured_best), cmocka_unit_test(measured_best_of_few),
         cmocka_unit_test(measured_best_of_pairs),
-        cmocka_unit_test(measured_best_of_bytes),
-        cmocka_unit_test(kinds_of_weights), cmocka_unit_test(what_else_decides),
+        cmocka_unit_test(measured_best_of_bytes), cmocka_unit_test(rounds_of_blocks),
+        cmocka_unit_test(kinds_of_weights), cmocka_unit_test(narrow_codes),
+        cmocka_unit_test(refuses_what_it_cannot), cmocka_unit_test(what_else_decides),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,6 +49,9 @@ sw_code sw_device_copy_as_bf16(sw_device *gpu, sw_bf16 *d_to, const void *from, 
  * put together; one part always can. */
 sw_code sw_device_weight_load(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,
                               const sw_weight *const *parts, int n_parts, sw_err *err) SW_MUST_USE;
+/* The same with codes of 2 and 3 bits in a container of 4, as kernels of experts read them. */
+sw_code sw_device_expert_load(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,
+                              const sw_weight *const *parts, int n_parts, sw_err *err) SW_MUST_USE;
 /* One part, decoded if it is quantized: for products whose output is FP32. */
 sw_code sw_device_weight_load_dense(sw_device_weight *out, sw_device_engine *e,
                                     sw_device_store *store, const sw_weight *part,
@@ -57,8 +60,10 @@ sw_code sw_device_weight_load_dense(sw_device_weight *out, sw_device_engine *e,
 sw_code sw_device_weight_load_tiles(sw_device_weight *out, sw_device_engine *e,
                                     sw_device_store *store, const sw_weight *const *parts,
                                     int n_parts, sw_err *err) SW_MUST_USE;
-/* Device bytes of `w` as sw_device_weight_load would take it; and in tiles whatever it is. */
+/* Device bytes of `w` as sw_device_weight_load and as sw_device_expert_load would take it; and in
+ * tiles whatever it is. */
 int64_t sw_device_weight_bytes(const sw_device_engine *e, const sw_weight *w);
+int64_t sw_device_expert_bytes(const sw_device_engine *e, const sw_weight *w);
 int64_t sw_device_tiles_bytes(const sw_weight *w);
 
 struct sw_device_block {

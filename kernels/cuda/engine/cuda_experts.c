@@ -87,7 +87,7 @@ int64_t sw_device_experts_bytes(const sw_device_engine *e, const sw_block *from,
             const sw_weight *w = &from->experts[i][x];
 
             if (w->n_out)
-                sum += beside + (stays ? sw_device_tiles_bytes(w) : sw_device_weight_bytes(e, w));
+                sum += beside + (stays ? sw_device_tiles_bytes(w) : sw_device_expert_bytes(e, w));
         }
     return sum;
 }
@@ -112,10 +112,10 @@ static sw_code load_expert(sw_device_block *b, const sw_block *from, int64_t x, 
     sw_code rc;
 
     if (b->is_expert_ungated) {
-        rc = sw_device_weight_load(&b->experts[0][x], b->e, &b->store, &parts[1], 1, err);
+        rc = sw_device_expert_load(&b->experts[0][x], b->e, &b->store, &parts[1], 1, err);
         if (rc != SW_OK) return rc;
     } else if (x == 0 || b->is_expert_fused) {
-        rc = sw_device_weight_load(&b->experts[0][x], b->e, &b->store, parts, 2, err);
+        rc = sw_device_expert_load(&b->experts[0][x], b->e, &b->store, parts, 2, err);
         if (rc != SW_OK) return rc;
         if (x == 0) b->is_expert_fused = b->experts[0][x].n_out > 0;
         if (b->is_expert_fused && !b->experts[0][x].n_out)
@@ -123,10 +123,10 @@ static sw_code load_expert(sw_device_block *b, const sw_block *from, int64_t x, 
                            (long long)x);
     }
     for (int i = 0; i < 2 && !b->is_expert_fused; i++)
-        if ((rc = sw_device_weight_load(&b->experts[i][x], b->e, &b->store, &parts[i], 1, err)) !=
+        if ((rc = sw_device_expert_load(&b->experts[i][x], b->e, &b->store, &parts[i], 1, err)) !=
             SW_OK)
             return rc;
-    return sw_device_weight_load(&b->experts[2][x], b->e, &b->store, &down, 1, err);
+    return sw_device_expert_load(&b->experts[2][x], b->e, &b->store, &down, 1, err);
 }
 
 static bool is_like(const sw_device_weight *a, const sw_device_weight *b)

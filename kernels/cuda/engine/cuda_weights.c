@@ -91,15 +91,20 @@ done:
     return rc;
 }
 
-/* 2- and 3-bit codes without zero points lie in the tiles of 4-bit ones, whose products take
- * another code for 0: on the device they get zero points. */
-static bool lacks_zeros(const sw_tiles *t)
+/* Which container codes of 2 and 3 bits get: their own, or that of 4 bits, which kernels of experts
+ * read alone. */
+typedef enum tile_form { AS_STORED, WIDENED } tile_form;
+
+/* 2- and 3-bit codes without zero points in a container of 4, whose products take another code for
+ * 0, get zero points on the device. */
+static bool lacks_zeros(const sw_tiles *t, int bits)
 {
-    return t->spec.is_symmetric && t->spec.num->kind == SW_NUM_INT && t->spec.num->bits < 4;
+    return t->spec.is_symmetric && t->spec.num->kind == SW_NUM_INT && t->spec.num->bits < bits &&
+           bits == 4;
 }
 
-/* Whether a product of the device takes these tiles and activations as they are. */
-static bool has_product(const sw_device_engine *e, const sw_weight *w)
+/* Does a product of the device take these tiles, in a container of `bits`, and activations? */
+static bool has_product(const sw_device_engine *e, const sw_weight *w, int bits)
 {
     sw_cuda_gemm probe = {.m = 1, .x_stride = w->k_in, .y_stride = w->n_out,
                           .dtype = SW_DTYPE_BF16, .act = w->act};
@@ -109,8 +114,21 @@ static bool has_product(const sw_device_engine *e, const sw_weight *w)
     if (!w->tiles || w->tiles->spec.n_outliers || w->tiles->spec.has_global) return false;
     probe.tiles = *w->tiles;
     probe.tiles.is_marlin = false; /* once it is on the device */
-    if (lacks_zeros(w->tiles)) probe.tiles.spec.is_symmetric = false;
+    probe.tiles.container_bits = bits;
+    if (lacks_zeros(w->tiles, bits)) probe.tiles.spec.is_symmetric = false;
     return sw_cuda_gemm_plan(&plan, &probe, &e->device, NULL, &ignored) == SW_OK;
+}
+
+/* Bits of a container on the device: as stored where a product reads that and `form` allows it,
+ * else 4 or 8; 0: no product takes these tiles. */
+static int bits_on_device(const sw_device_engine *e, const sw_weight *w, tile_form form)
+{
+    if (!w->tiles) return 0;
+    if (form == AS_STORED && has_product(e, w, w->tiles->container_bits))
+        return w->tiles->container_bits;
+    const int bits = sw_tiles_container_bits(w->tiles->spec.num);
+
+    return has_product(e, w, bits) ? bits : 0;
 }
 
 static bool same_act(const sw_weight *a, const sw_weight *b)
@@ -121,7 +139,8 @@ static bool same_act(const sw_weight *a, const sw_weight *b)
 }
 
 /* Rows of tiles can be put below each other where all but the last fill theirs. */
-static bool can_join(const sw_device_engine *e, const sw_weight *const *parts, int n_parts)
+static bool can_join(const sw_device_engine *e, const sw_weight *const *parts, int n_parts,
+                     tile_form form)
 {
     for (int i = 0; i < n_parts; i++) {
         const sw_weight *w = parts[i], *first = parts[0];
@@ -130,7 +149,7 @@ static bool can_join(const sw_device_engine *e, const sw_weight *const *parts, i
             !same_act(w, first))
             return false;
         if (!w->tiles) continue;
-        if (has_product(e, w) != has_product(e, first) ||
+        if (bits_on_device(e, w, form) != bits_on_device(e, first, form) ||
             !sw_qspec_same(&w->tiles->spec, &first->tiles->spec) ||
             (i + 1 < n_parts && w->n_out % SW_TILE_N))
             return false;
@@ -163,26 +182,26 @@ typedef enum tile_array { CODES, SCALES, ZEROS, TILE_ARRAYS } tile_array;
 
 static const char *const array_names[TILE_ARRAYS] = {"codes", "scales", "zero points"};
 
-/* Bytes on the device, where they are in our order. */
-static int64_t array_bytes(const sw_tiles *t, tile_array which)
+/* Bytes on the device, where they are in our order and codes in a container of `bits`. */
+static int64_t array_bytes(const sw_tiles *t, tile_array which, int bits)
 {
-    if (which == CODES) return sw_tiles_codes_bytes(t->spec.num, t->n_out, t->k_in);
+    if (which == CODES) return sw_tiles_n(t->n_out) * sw_tiles_k(t->k_in) * sw_tile_bytes(bits);
     if (which == SCALES) return sw_tiles_scales_bytes(t->spec.scale_dtype, t->n_out, t->n_groups);
-    return t->zeros || lacks_zeros(t) ? sw_tiles_zeros_bytes(t->n_out, t->n_groups) : 0;
+    return t->zeros || lacks_zeros(t, bits) ? sw_tiles_zeros_bytes(t->n_out, t->n_groups) : 0;
 }
 
 /* Bytes on the host; Marlin's zero points lie packed. */
-static int64_t stored_bytes(const sw_tiles *t, tile_array which)
+static int64_t stored_bytes(const sw_tiles *t, tile_array which, int bits)
 {
-    const int64_t n_bytes = array_bytes(t, which);
+    const int64_t n_bytes = array_bytes(t, which, bits);
 
     return t->is_marlin && which == ZEROS ? n_bytes * t->container_bits / 8 : n_bytes;
 }
 
-/* Codes of 2 and 3 bits are uploaded in the 4-bit container that the CUDA kernels read. */
+/* Codes of 2 and 3 bits in the 4-bit container, for kernels that read no other. */
 static sw_code upload_widened(sw_device *gpu, void *d_to, const sw_tiles *t, sw_err *err)
 {
-    const int64_t size_bytes = array_bytes(t, CODES);
+    const int64_t size_bytes = array_bytes(t, CODES, 4);
     uint8_t *wide = NULL;
     sw_code rc = SW_MEM_GET(&wide, size_bytes, "widened codes", err);
 
@@ -195,7 +214,7 @@ static sw_code upload_widened(sw_device *gpu, void *d_to, const sw_tiles *t, sw_
 
 /* The arrays of t at d[]; Marlin's order is copied unchanged and put in ours on the device. */
 static sw_code place_tiles(void *const d[TILE_ARRAYS], sw_device_engine *e, const sw_tiles *t,
-                           sw_err *err)
+                           int bits, sw_err *err)
 {
     const void *const from[TILE_ARRAYS] = {t->codes, t->scales, t->zeros};
     sw_device_store passing = {.gpu = e->gpu};
@@ -204,12 +223,12 @@ static sw_code place_tiles(void *const d[TILE_ARRAYS], sw_device_engine *e, cons
     sw_code rc = SW_OK;
 
     for (int i = 0; i < TILE_ARRAYS && rc == SW_OK; i++) {
-        const int64_t size_bytes = stored_bytes(t, (tile_array)i);
+        const int64_t size_bytes = stored_bytes(t, (tile_array)i, bits);
 
         if (!size_bytes) continue;
         if (!from[i])
             rc = sw_device_fill(e->gpu, at[i], t->spec.num->sym_zero, size_bytes, err);
-        else if (i == CODES && t->container_bits < 4)
+        else if (i == CODES && t->container_bits < bits)
             rc = upload_widened(e->gpu, at[i], t, err);
         else if (t->is_marlin)
             rc = sw_device_store_copy(&at[i], &passing, from[i], size_bytes, array_names[i], err);
@@ -225,9 +244,9 @@ static sw_code place_tiles(void *const d[TILE_ARRAYS], sw_device_engine *e, cons
     return rc;
 }
 
-/* The parts' tiles, one below the other. */
+/* The parts' tiles, one below the other, codes in a container of `bits`. */
 static sw_code load_tiles(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,
-                          const sw_weight *const *parts, int n_parts, sw_err *err)
+                          const sw_weight *const *parts, int n_parts, int bits, sw_err *err)
 {
     char *d[TILE_ARRAYS] = {NULL};
     int64_t at[TILE_ARRAYS] = {0};
@@ -237,7 +256,7 @@ static sw_code load_tiles(sw_device_weight *out, sw_device_engine *e, sw_device_
         int64_t size_bytes = 0;
 
         for (int p = 0; p < n_parts; p++)
-            size_bytes += array_bytes(parts[p]->tiles, (tile_array)i);
+            size_bytes += array_bytes(parts[p]->tiles, (tile_array)i, bits);
         if (size_bytes)
             rc = sw_device_store_take((void **)&d[i], store, size_bytes, 1, array_names[i], err);
     }
@@ -246,13 +265,13 @@ static sw_code load_tiles(sw_device_weight *out, sw_device_engine *e, sw_device_
         void *const places[TILE_ARRAYS] = {d[CODES] + at[CODES], d[SCALES] + at[SCALES],
                                            d[ZEROS] ? d[ZEROS] + at[ZEROS] : NULL};
 
-        rc = place_tiles(places, e, t, err);
-        for (int i = 0; i < TILE_ARRAYS; i++) at[i] += array_bytes(t, (tile_array)i);
+        rc = place_tiles(places, e, t, bits, err);
+        for (int i = 0; i < TILE_ARRAYS; i++) at[i] += array_bytes(t, (tile_array)i, bits);
     }
     if (rc != SW_OK) return rc;
     out->tiles = *parts[0]->tiles;
     out->tiles.is_marlin = false;
-    out->tiles.container_bits = sw_tiles_container_bits(out->tiles.spec.num);
+    out->tiles.container_bits = bits;
     out->tiles.n_out = out->n_out;
     out->tiles.codes = (const uint8_t *)d[CODES];
     out->tiles.scales = d[SCALES];
@@ -268,7 +287,7 @@ static sw_code decode_tiles(sw_device_engine *e, sw_bf16 *d_to, const sw_weight 
     sw_code rc;
 
     if (w->tiles->spec.n_outliers) return decode_on_host(e->gpu, d_to, w, err);
-    rc = load_tiles(&uploaded, e, &store, &w, 1, err);
+    rc = load_tiles(&uploaded, e, &store, &w, 1, sw_tiles_container_bits(w->tiles->spec.num), err);
     if (rc == SW_OK) rc = sw_cuda_tiles_decode(d_to, &uploaded.tiles, e->how, err);
     sw_device_store_free(&store);
     return rc;
@@ -308,41 +327,55 @@ static sw_code load_bias(sw_device_weight *out, sw_device_store *store,
     return rc;
 }
 
+/* bits: of the container of codes on the device; 0: none, but BF16. */
 static sw_code load_parts(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,
-                          const sw_weight *const *parts, int n_parts, bool is_tiled, sw_err *err)
+                          const sw_weight *const *parts, int n_parts, int bits, sw_err *err)
 {
     sw_device_weight w = {.k_in = parts[0]->k_in,
                           .act = parts[0]->act,
                           .input_scale = parts[0]->input_scale};
     sw_code rc;
 
-    if (!is_tiled && w.act.scope != SW_ACT_NONE && parts[0]->tiles &&
+    if (!bits && w.act.scope != SW_ACT_NONE && parts[0]->tiles &&
         parts[0]->tiles->spec.n_outliers)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "outlier channels beside quantized activations are "
                        "not on the device yet; use --device cpu");
     for (int i = 0; i < n_parts; i++) w.n_out += parts[i]->n_out;
-    w.n_coded = is_tiled ? n_parts : 0;
-    w.n_decoded = parts[0]->tiles && !is_tiled ? n_parts : 0;
-    rc = is_tiled ? load_tiles(&w, e, store, parts, n_parts, err)
-                  : load_dense(&w, e, store, parts, n_parts, err);
+    w.n_coded = bits ? n_parts : 0;
+    w.n_decoded = parts[0]->tiles && !bits ? n_parts : 0;
+    rc = bits ? load_tiles(&w, e, store, parts, n_parts, bits, err)
+              : load_dense(&w, e, store, parts, n_parts, err);
     if (rc == SW_OK) rc = load_bias(&w, store, parts, n_parts, err);
     if (rc == SW_OK) *out = w;
     return rc;
 }
 
+static sw_code load_in_form(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,
+                            const sw_weight *const *parts, int n_parts, tile_form form,
+                            sw_err *err)
+{
+    memset(out, 0, sizeof *out);
+    if (n_parts > 1 && !can_join(e, parts, n_parts, form)) return SW_OK;
+    return load_parts(out, e, store, parts, n_parts, bits_on_device(e, parts[0], form), err);
+}
+
 sw_code sw_device_weight_load(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,
                               const sw_weight *const *parts, int n_parts, sw_err *err)
 {
-    memset(out, 0, sizeof *out);
-    if (n_parts > 1 && !can_join(e, parts, n_parts)) return SW_OK;
-    return load_parts(out, e, store, parts, n_parts, has_product(e, parts[0]), err);
+    return load_in_form(out, e, store, parts, n_parts, AS_STORED, err);
+}
+
+sw_code sw_device_expert_load(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,
+                              const sw_weight *const *parts, int n_parts, sw_err *err)
+{
+    return load_in_form(out, e, store, parts, n_parts, WIDENED, err);
 }
 
 sw_code sw_device_weight_load_dense(sw_device_weight *out, sw_device_engine *e,
                                     sw_device_store *store, const sw_weight *part, sw_err *err)
 {
     memset(out, 0, sizeof *out);
-    return load_parts(out, e, store, &part, 1, false, err);
+    return load_parts(out, e, store, &part, 1, 0, err);
 }
 
 sw_code sw_device_weight_load_tiles(sw_device_weight *out, sw_device_engine *e,
@@ -350,7 +383,8 @@ sw_code sw_device_weight_load_tiles(sw_device_weight *out, sw_device_engine *e,
                                     int n_parts, sw_err *err)
 {
     memset(out, 0, sizeof *out);
-    return load_parts(out, e, store, parts, n_parts, true, err);
+    return load_parts(out, e, store, parts, n_parts,
+                      sw_tiles_container_bits(parts[0]->tiles->spec.num), err);
 }
 
 static int64_t bias_bytes(const sw_weight *w)
@@ -358,19 +392,29 @@ static int64_t bias_bytes(const sw_weight *w)
     return w->bias ? w->n_out * (int64_t)sizeof(float) : 0;
 }
 
-int64_t sw_device_tiles_bytes(const sw_weight *w)
+static int64_t bytes_in(const sw_weight *w, int bits)
 {
     int64_t sum = bias_bytes(w);
 
+    if (!bits) return sum + w->n_out * w->k_in * (int64_t)sizeof(sw_bf16);
     for (int which = CODES; which <= ZEROS; which++)
-        sum += array_bytes(w->tiles, (tile_array)which);
+        sum += array_bytes(w->tiles, (tile_array)which, bits);
     return sum;
+}
+
+int64_t sw_device_tiles_bytes(const sw_weight *w)
+{
+    return bytes_in(w, sw_tiles_container_bits(w->tiles->spec.num));
 }
 
 int64_t sw_device_weight_bytes(const sw_device_engine *e, const sw_weight *w)
 {
-    if (has_product(e, w)) return sw_device_tiles_bytes(w);
-    return bias_bytes(w) + w->n_out * w->k_in * (int64_t)sizeof(sw_bf16);
+    return bytes_in(w, bits_on_device(e, w, AS_STORED));
+}
+
+int64_t sw_device_expert_bytes(const sw_device_engine *e, const sw_weight *w)
+{
+    return bytes_in(w, bits_on_device(e, w, WIDENED));
 }
 
 /* ---- blocks ---- */

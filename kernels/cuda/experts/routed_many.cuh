@@ -18,7 +18,7 @@
 
 /* Of int4, or of E2M1 with scales of SCALE_K inputs. */
 template <int T>
-using rt_many_cut = nwl_cut<T, RT_MANY_ROWS, 2, 2, RT_MANY_STAGES, 1, true, false>;
+using rt_many_cut = nwl_cut<NW_INT4, T, RT_MANY_ROWS, 2, 2, RT_MANY_STAGES, 1, true, false>;
 template <int SCALE_K> struct rt_many {
     template <int T> using of = rt_e2m1_cut<rt_many_cut<T>, SCALE_K>;
 };

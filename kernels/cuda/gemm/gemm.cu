@@ -38,13 +38,17 @@ extern "C" sw_code sw_cuda_device_query(sw_cuda_device *out, int device, sw_err 
 
 extern "C" sw_cuda_weights sw_cuda_weights_of(const sw_tiles *t)
 {
+    static const sw_cuda_weights ints[] = {
+        SW_CUDA_W_NONE, SW_CUDA_W_NONE, SW_CUDA_W_INT2, SW_CUDA_W_INT3, SW_CUDA_W_INT4,
+        SW_CUDA_W_NONE, SW_CUDA_W_NONE, SW_CUDA_W_NONE, SW_CUDA_W_INT8,
+    };
+
     if (t->spec.has_global || t->spec.n_outliers) return SW_CUDA_W_NONE;
-    /* Symmetric codes of 2 and 3 bits have another zero point than their container. */
+    /* Symmetric codes of 2 and 3 bits have another zero point than a container of 4. */
     if (t->spec.num->kind == SW_NUM_INT && t->spec.is_symmetric &&
         t->spec.num->sym_zero != 1 << (t->container_bits - 1))
         return SW_CUDA_W_NONE;
-    if (t->spec.num->kind == SW_NUM_INT)
-        return t->container_bits == 4 ? SW_CUDA_W_INT4 : SW_CUDA_W_INT8;
+    if (t->spec.num->kind == SW_NUM_INT) return ints[t->container_bits];
     return t->spec.num == &sw_nums[SW_NUM_E4M3] ? SW_CUDA_W_E4M3 : SW_CUDA_W_NONE;
 }
 
@@ -81,13 +85,14 @@ static sw_code check(const sw_cuda_gemm *p, sw_err *err)
     if (t->is_marlin)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "weights in Marlin's order; sw_marlin_retile makes "
                        "tiles of them");
+    /* the kernels take 8 for the zero point of 4 bits */
+    if (t->spec.is_symmetric && t->spec.num->bits < 4 && t->container_bits >= 4)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s without zero points in 4 bits; give all of them "
+                       "as %d", t->spec.num->name, t->spec.num->sym_zero);
     if (sw_cuda_weights_of(t) == SW_CUDA_W_NONE)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "no device kernel for weights in %s%s%s",
                        t->spec.num->name, t->spec.has_global ? " with a global scale" : "",
                        t->spec.n_outliers ? " beside outlier channels" : "");
-    if (t->spec.is_symmetric && t->spec.num->bits < 4) /* the kernels take 8 for the zero point */
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s without zero points; give all of them as %d",
-                       t->spec.num->name, t->spec.num->sym_zero);
     if (s != SW_DTYPE_F16 && s != SW_DTYPE_BF16 && s != SW_DTYPE_F32)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "scales must be F16, BF16 or F32 on the device");
     if (group % 128 && group != 32 && group != 64)

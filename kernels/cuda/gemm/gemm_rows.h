@@ -13,6 +13,8 @@ typedef enum sw_cuda_weights {
     SW_CUDA_W_INT4,
     SW_CUDA_W_INT8,
     SW_CUDA_W_E4M3,
+    SW_CUDA_W_INT3, /* in containers of their own size */
+    SW_CUDA_W_INT2,
     SW_CUDA_W_NONE
 } sw_cuda_weights;
 

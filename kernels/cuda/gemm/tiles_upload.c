@@ -13,7 +13,8 @@ typedef struct tile_arrays {
 
 static tile_arrays arrays_of(const sw_tiles *t)
 {
-    return (tile_arrays){{sw_tiles_codes_bytes(t->spec.num, t->n_out, t->k_in),
+    return (tile_arrays){{sw_tiles_n(t->n_out) * sw_tiles_k(t->k_in) *
+                              sw_tile_bytes(t->container_bits),
                           sw_tiles_scales_bytes(t->spec.scale_dtype, t->n_out, t->n_groups),
                           t->zeros ? sw_tiles_zeros_bytes(t->n_out, t->n_groups) : 0}};
 }
@@ -35,9 +36,6 @@ sw_code sw_tiles_upload(sw_tiles *d_tiles, const sw_tiles *tiles, void *d_block,
     char *at = d_block, *d[3] = {NULL, NULL, NULL};
     sw_code rc = SW_OK;
 
-    if (tiles->container_bits < 4)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "tiles in a container of %d bits; widen them first, "
-                       "by sw_tiles_widen", tiles->container_bits);
     if (tiles->spec.n_outliers)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "tiles with %lld outlier channels",
                        (long long)tiles->spec.n_outliers);

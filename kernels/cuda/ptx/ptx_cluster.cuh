@@ -44,6 +44,38 @@ __device__ __forceinline__ void sw_cluster_arrive(uint32_t bar)
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
 }
 
+/* Four values of 32 bits to this CTA's shared memory. */
+__device__ __forceinline__ void sw_shared_put16(uint32_t addr, const float *v)
+{
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(addr), "f"(v[0]), "f"(v[1]),
+                 "f"(v[2]), "f"(v[3])
+                 : "memory");
+}
+
+__device__ __forceinline__ void sw_shared_put16(uint32_t addr, const int *v)
+{
+    asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(addr), "r"(v[0]), "r"(v[1]),
+                 "r"(v[2]), "r"(v[3])
+                 : "memory");
+}
+
+/* Four values of 32 bits from an address of sw_cluster_map. */
+__device__ __forceinline__ void sw_cluster_get16(float *v, uint32_t addr)
+{
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3])
+                 : "r"(addr)
+                 : "memory");
+}
+
+__device__ __forceinline__ void sw_cluster_get16(int *v, uint32_t addr)
+{
+    asm volatile("ld.shared::cluster.v4.s32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "r"(addr)
+                 : "memory");
+}
+
 /* Of the clusters of the grid, in their order. */
 __device__ __forceinline__ uint32_t sw_cluster_id(void)
 {

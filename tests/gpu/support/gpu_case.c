@@ -76,13 +76,13 @@ static void pack(gpu_case *c)
     const gpu_shape *s = &c->shape;
     sw_err err = {0};
 
-    c->codes_bytes = (size_t)sw_tiles_codes_bytes(c->q.spec.num, s->n_out, s->k_in);
+    c->codes_bytes = (size_t)sw_tiles_stored_bytes(c->q.spec.num, s->n_out, s->k_in);
     c->scales_bytes = (size_t)sw_tiles_scales_bytes(s->scale_dtype, s->n_out, c->q.n_groups);
     c->zeros_bytes = s->is_asymmetric ? (size_t)sw_tiles_zeros_bytes(s->n_out, c->q.n_groups) : 0;
     c->codes = malloc(c->codes_bytes);
     c->scales = malloc(c->scales_bytes);
     c->zeros = malloc(c->zeros_bytes + 1);
-    if (sw_tiles_pack(c->codes, c->scales, s->is_asymmetric ? c->zeros : NULL, &c->q, &err))
+    if (sw_tiles_pack_stored(c->codes, c->scales, s->is_asymmetric ? c->zeros : NULL, &c->q, &err))
         fail_msg("%s", err.text);
 }
 
@@ -110,7 +110,7 @@ static void describe(gpu_case *c)
     p->act = act_of(s);
     p->tiles = (sw_tiles){.spec = c->q.spec, .n_out = s->n_out, .k_in = s->k_in,
                           .n_groups = c->q.n_groups, .input_scale = input_scale_of(s),
-                          .container_bits = sw_tiles_container_bits(c->q.spec.num)};
+                          .container_bits = sw_tiles_stored_bits(c->q.spec.num)};
     p->tiles.codes = device_copy(c->codes, c->codes_bytes);
     p->tiles.scales = device_copy(c->scales, c->scales_bytes);
     if (s->is_asymmetric) p->tiles.zeros = device_copy(c->zeros, c->zeros_bytes);

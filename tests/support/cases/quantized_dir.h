@@ -34,6 +34,8 @@ typedef struct quantized_lm {
 void quantized_lm_open(quantized_lm *out, const char *dir, const sw_qspec *spec,
                        const sw_calib *calib);
 void quantized_lm_close(quantized_lm *q);
+/* Codes of 2 and 3 bits in the container of 4 bits, outside of experts. */
+void quantized_lm_widen(quantized_lm *q);
 /* Leave the inputs of all linears as they are. */
 void quantized_lm_drop_acts(quantized_lm *q);
 

@@ -28,21 +28,21 @@ static sw_code put(void *self, const sw_linear_ref *ref, const char *path, const
     sw_weight *w = sw_block_weight(&to->m.lm.blocks[ref->layer], ref->slot, ref->expert);
     const sw_num *num = q->spec.num;
     sw_tiles *t = take(to, sizeof *t);
-    uint8_t *codes = take(to, sw_tiles_codes_bytes(num, q->n_out, q->k_in));
+    uint8_t *codes = take(to, sw_tiles_stored_bytes(num, q->n_out, q->k_in));
     void *scales = take(to, sw_tiles_scales_bytes(q->spec.scale_dtype, q->n_out, q->n_groups));
     uint8_t *zeros = q->zeros ? take(to, sw_tiles_zeros_bytes(q->n_out, q->n_groups)) : NULL;
 
     (void)path;
     (void)report;
     *t = (sw_tiles){.spec = q->spec, .n_out = q->n_out, .k_in = q->k_in, .n_groups = q->n_groups,
-                    .container_bits = sw_tiles_container_bits(num), .codes = codes,
+                    .container_bits = sw_tiles_stored_bits(num), .codes = codes,
                     .scales = scales, .zeros = zeros, .global_scale = q->global_scale,
                     .input_scale = q->input_scale};
     w->dense = NULL;
     w->tiles = t;
     w->act = q->spec.act;
     w->input_scale = q->input_scale;
-    return sw_tiles_pack(codes, scales, zeros, q, err);
+    return sw_tiles_pack_stored(codes, scales, zeros, q, err);
 }
 
 static bool is_selected(void *self, const sw_linear_ref *ref, const char *path)
@@ -64,6 +64,28 @@ void quantized_lm_open(quantized_lm *out, const char *dir, const sw_qspec *spec,
     options.spec = *spec;
     options.n_threads = 4;
     MUST(sw_quant_run(&out->m.model, out->m.st, calib, &options, &sink, NULL, err));
+}
+
+static void widen(quantized_lm *q, sw_weight *w)
+{
+    const sw_tiles *from = w->tiles;
+    const int bits = from ? sw_tiles_container_bits(from->spec.num) : 0;
+
+    if (!from || from->container_bits == bits) return;
+    sw_tiles *to = take(q, sizeof *to);
+    uint8_t *codes = take(q, sw_tiles_codes_bytes(from->spec.num, from->n_out, from->k_in));
+
+    sw_tiles_widen(codes, from);
+    *to = *from;
+    to->codes = codes;
+    to->container_bits = bits;
+    w->tiles = to;
+}
+
+void quantized_lm_widen(quantized_lm *q)
+{
+    for (int64_t l = 0; l < q->m.model.n_layers; l++)
+        for (int s = 0; s < SW_SLOT_COUNT; s++) widen(q, &q->m.lm.blocks[l].linear[s]);
 }
 
 void quantized_lm_close(quantized_lm *q)

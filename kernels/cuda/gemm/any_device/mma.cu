@@ -35,7 +35,7 @@ static mma_kind kind_of(const sw_cuda_gemm *p)
     };
     sw_cuda_weights w = sw_cuda_weights_of(&p->tiles);
 
-    if (w == SW_CUDA_W_NONE) return MMA_KIND_COUNT;
+    if (w > SW_CUDA_W_E4M3) return MMA_KIND_COUNT;
     return by_weights[w][sw_cuda_inputs_of(&p->act) == SW_CUDA_X_INT8];
 }
 

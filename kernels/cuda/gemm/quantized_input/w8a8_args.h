@@ -24,6 +24,12 @@ typedef enum w8a8_kind {
 
 #define SW_W8A8_RECORD_BYTES 256 /* room for a tile's scales of a group */
 
+/* How clusters of a persistent kernel go through Y: blocks side by side by channel and by token,
+ * how many of them a cluster does by itself, and the same with the halves of the others. */
+typedef struct w8a8_grid {
+    int by_channel, by_token, n_whole, n_all;
+} w8a8_grid;
+
 typedef struct w8a8_args {
     const uint8_t *codes;    /* [n_tiles, k_tiles] tiles */
     const uint8_t *scales;   /* [n_tiles, n_groups, 64] of scale_bytes */
@@ -39,7 +45,8 @@ typedef struct w8a8_args {
     int record_bytes;        /* from one tile's scales to the next one's, in a stage */
     int tile_bytes, zero_none;
     int split;               /* CTAs of a cluster, which share k */
-    int x_rows;              /* of a block's box of X: as many as there are tokens, if fewer */
+    w8a8_grid grid;          /* of the persistent kernels */
+    int x_rows;              /* that a block brings of X: as many as there are tokens, if fewer */
     bool scales_are_bf16, y_is_bf16, y_is_aligned, has_x_groups;
 } w8a8_args;
 
@@ -53,6 +60,12 @@ typedef struct w8a8_maps {
     CUtensorMap zeros;  /* the same in bytes; not set when symmetric */
 } w8a8_maps;
 
+/* Of the persistent kernels. */
+typedef struct a8l_maps {
+    CUtensorMap x; /* as above */
+    CUtensorMap y; /* [m, n_out]: 64 channels x 64 tokens; not set where its rows are not aligned */
+} a8l_maps;
+
 typedef struct w8a8_kernel {
     const void *entry;
     int shared_bytes, n_threads;
@@ -60,7 +73,7 @@ typedef struct w8a8_kernel {
 
 /* For many tokens, by what changes along k: nothing, scales of W, scales of X too. NULL: none. */
 #define SW_W8A8_KIND_ROW(kind, name) \
-    const w8a8_kernel *sw_w8a8_persistent_##name(int mode);
+    const w8a8_kernel *sw_w8a8_persistent_##name(int mode, bool y_is_bf16);
 #include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
 #undef SW_W8A8_KIND_ROW
 /* CTAs of a cluster, which share what they bring of X: of 8-bit weights where nothing changes along

@@ -65,7 +65,7 @@ static __device__ __forceinline__ void w8a8_copy_weights(const w8a8_args &a, con
 
         if (GROUPED) per_tile += s_bytes;
         if (GROUPED && KIND == W8A8_INT4 && a.zeros) per_tile += 64;
-        sw_mbar_expect(bar, (uint32_t)n_tiles * per_tile + at::x_bytes);
+        sw_mbar_expect(bar, (uint32_t)n_tiles * per_tile + (uint32_t)a.x_rows * 128);
     }
     __syncwarp();
     if (lane >= n_tiles) return;

@@ -1,20 +1,41 @@
 /* w8a8_flow.cuh - the main loop of a consumer warpgroup for many tokens whose sums leave the tensor
  * cores with every stage, which never run empty between the first stage of a block of Y and the
  * last: the tokens go through in pieces, and two are on their way at any time, be they of one stage
- * or of two. w8a8_multiply_pieces lets them run empty with every stage, with 16 registers less.
+ * or of two. Where another block follows they go on to that, so that its first pieces are
+ * multiplied while the sums of the one before are stored. w8a8_multiply_pieces lets them run empty
+ * with every stage, with 16 registers less.
  */
 #ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_FLOW_CUH
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_FLOW_CUH
 
 #include "kernels/cuda/gemm/quantized_input/w8a8_pieces.cuh"
 
+/* What is on its way of a block: the latest two pieces, and the A operands of two stages. */
+template <int KIND, int PIECE>
+struct w8a8_on_its_way {
+    typename w8a8_sum<KIND>::type sum[2][PIECE / 2];
+    uint32_t frag[2][16];
+};
+
+/* The first two pieces of the stage that `ring` stands at. */
+template <int KIND, int T, int PIECE, int MODE, typename ring_type>
+static __device__ __forceinline__ void w8a8_flow_begin(w8a8_on_its_way<KIND, PIECE> &way,
+                                                       const ring_type &ring, const w8a8_args &a,
+                                                       const w8a8_place &p)
+{
+    ring.wait();
+    w8a8_load<KIND, T, 2, MODE != W8A8_PLAIN>(way.frag[0], a, p, ring.stage(),
+                                              (int)threadIdx.x / 128);
+    w8a8_issue(way.sum[0], way.frag[0], ring.stage(), 0);
+    w8a8_issue(way.sum[1], way.frag[0], ring.stage() + PIECE * 128, 0);
+}
+
 /* The stage that `ring` stands at, its A operand in frag[NOW], and with NEXT the operand of the one
- * after, to which the ring moves, and the first two pieces of that. */
-template <int KIND, int T, int PIECE, int MODE, int NOW, bool NEXT, typename type,
-          typename ring_type>
+ * after, to which the ring moves, and the first two pieces of that. `ends`: the last of a block. */
+template <int KIND, int T, int PIECE, int MODE, int NOW, bool NEXT, typename ring_type>
 static __device__ __forceinline__ void
-w8a8_flow_stage(float (&total)[T / 2], type (&sum)[2][PIECE / 2], uint32_t (&frag)[2][16],
-                ring_type &ring, const w8a8_args &a, const w8a8_place &p)
+w8a8_flow_stage(float (&total)[T / 2], w8a8_on_its_way<KIND, PIECE> &way, ring_type &ring,
+                const w8a8_args &a, const w8a8_place &p, bool ends)
 {
     constexpr bool grouped = MODE != W8A8_PLAIN;
     constexpr int n_pieces = T / PIECE, n_sums = PIECE / 2, box = PIECE * 128;
@@ -30,49 +51,22 @@ w8a8_flow_stage(float (&total)[T / 2], type (&sum)[2][PIECE / 2], uint32_t (&fra
         /* What the other fragment met has ended with the first piece of this stage. */
         if (NEXT && i + 3 == n_pieces) {
             ring.wait();
-            w8a8_load<KIND, T, 2, grouped>(frag[1 - NOW], a, p, ring.stage(), tile);
+            w8a8_load<KIND, T, 2, grouped>(way.frag[1 - NOW], a, p, ring.stage(), tile);
         }
         if (NEXT || i + 1 < n_pieces) sw_wgmma_wait<1>();
         else sw_wgmma_wait<0>();
-        w8a8_add_group<n_sums, MODE == W8A8_X_GROUPS>(total + i * n_sums, sum[i % 2], scale, a,
+        w8a8_add_group<n_sums, MODE == W8A8_X_GROUPS>(total + i * n_sums, way.sum[i % 2], scale, a,
                                                       x_scales + i * PIECE * 4);
         if (i + 2 < n_pieces)
-            w8a8_issue(sum[i % 2], frag[NOW], stage + (i + 2) * box, 0);
+            w8a8_issue(way.sum[i % 2], way.frag[NOW], stage + (i + 2) * box, 0);
         else if (NEXT)
-            w8a8_issue(sum[i % 2], frag[1 - NOW], ring.stage() + (i + 2 - n_pieces) * box, 0);
+            w8a8_issue(way.sum[i % 2], way.frag[1 - NOW], ring.stage() + (i + 2 - n_pieces) * box,
+                       0);
     }
     if (grouped) w8a8_scales_are_used(total);
     __syncwarp();
-    ring.release(bar);
-}
-
-/* All stages of a block of Y, added up in `total`. Two a turn, so that every index of a fragment is
- * a constant. The totals must have begun as zeros that the compiler sees: from memory it would copy
- * them where products have begun, and serialize those. */
-template <int KIND, int T, int PIECE, int MODE, typename ring_type>
-static __device__ __forceinline__ void w8a8_flow(float (&total)[T / 2], ring_type &ring,
-                                                 const w8a8_args &a, const w8a8_place &p)
-{
-    typename w8a8_sum<KIND>::type sum[2][PIECE / 2];
-    uint32_t frag[2][16];
-    int left = p.n_stages;
-
-    static_assert(T / PIECE >= 3, "a piece must have ended before its fragment is replaced");
-    ring.wait();
-    w8a8_load<KIND, T, 2, MODE != W8A8_PLAIN>(frag[0], a, p, ring.stage(), (int)threadIdx.x / 128);
-    w8a8_issue(sum[0], frag[0], ring.stage(), 0);
-    w8a8_issue(sum[1], frag[0], ring.stage() + PIECE * 128, 0);
-#pragma unroll 1
-    for (; left > 2; left -= 2) {
-        w8a8_flow_stage<KIND, T, PIECE, MODE, 0, true>(total, sum, frag, ring, a, p);
-        w8a8_flow_stage<KIND, T, PIECE, MODE, 1, true>(total, sum, frag, ring, a, p);
-    }
-    if (left == 2) {
-        w8a8_flow_stage<KIND, T, PIECE, MODE, 0, true>(total, sum, frag, ring, a, p);
-        w8a8_flow_stage<KIND, T, PIECE, MODE, 1, false>(total, sum, frag, ring, a, p);
-    } else {
-        w8a8_flow_stage<KIND, T, PIECE, MODE, 0, false>(total, sum, frag, ring, a, p);
-    }
+    if (ends) w8a8_release_last(ring, bar);
+    else ring.release(bar);
 }
 
 #endif

@@ -150,6 +150,7 @@ static __device__ __forceinline__ void w8a8_issue(type (&sum)[N], const uint32_t
 /* The ring as a consumer goes through it. */
 template <int STAGES>
 struct w8a8_ring {
+    static constexpr bool keeps_last = false;
     uint32_t stages, full, empty, bytes;
     uint32_t parity;
     int s;
@@ -167,6 +168,14 @@ struct w8a8_ring {
         sw_release_stage(stage_bar);
     }
 };
+
+/* The last stage of a block of Y is done with, which some rings keep for something else. */
+template <typename ring_type>
+static __device__ __forceinline__ void w8a8_release_last(ring_type &ring, uint32_t stage_bar)
+{
+    if constexpr (ring_type::keeps_last) ring.keep(stage_bar);
+    else ring.release(stage_bar);
+}
 
 /* The ring as consumers go through it, whose stages all CTAs of the cluster fill. */
 template <int NC, int STAGES>
@@ -236,14 +245,15 @@ static __device__ __forceinline__ void w8a8_multiply(int (&total)[MT][T / 2], ri
         second = ring.bar();
         w8a8_one_stage<KIND, T, MT, NT, MT>(total, frag, ring, a, p, tile0, left == 2, first);
         w8a8_drain(total);
-        ring.release(second);
+        if (left == 2) w8a8_release_last(ring, second);
+        else ring.release(second);
     }
     if (left) {
         uint32_t last = ring.bar();
 
         w8a8_one_stage<KIND, T, MT, NT, 0>(total, frag, ring, a, p, tile0, true, 0);
         w8a8_drain(total);
-        ring.release(last);
+        w8a8_release_last(ring, last);
     }
 }
 

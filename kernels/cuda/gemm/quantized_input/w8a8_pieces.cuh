@@ -47,7 +47,8 @@ static __device__ __forceinline__ void w8a8_multiply_pieces(float (&total)[T / 2
         }
         if (grouped) w8a8_scales_are_used(total);
         __syncwarp();
-        ring.release(bar);
+        if (it + 1 == p.n_stages) w8a8_release_last(ring, bar);
+        else ring.release(bar);
     }
 }
 

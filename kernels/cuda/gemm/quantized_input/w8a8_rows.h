@@ -25,6 +25,20 @@ sw_code sw_w8a8_launch(const sw_cuda_gemm *p, const w8a8_kernel *kernel, const c
  */
 sw_code sw_w8a8_map(w8a8_maps *maps, const sw_cuda_gemm *p, int box_tokens, int box_tiles,
                     sw_err *err) SW_MUST_USE;
+
+/* Of a block that is shared: with fewer, meeting costs what it saves. */
+#define SW_W8A8_SHARED_STAGES_MIN 8
+
+typedef struct w8a8_rounds {
+    int64_t n_whole;    /* blocks that a cluster does by itself */
+    int64_t n_clusters; /* of the grid */
+} w8a8_rounds;
+
+/* How the clusters of the persistent kernel go through blocks of Y: in rounds of one a cluster.
+ * Where the last round has a block for half of the clusters at most, two take a block together:
+ * each half of its channels, and each of a cluster's two CTAs half of the n_stages along k. So an
+ * odd number of these is not shared; 0: none may be. */
+w8a8_rounds sw_w8a8_rounds_of(int64_t n_blocks, int64_t n_clusters, int64_t n_stages);
 /* Raise the kernel's shared memory and launch it with these parameters. */
 sw_code sw_w8a8_start(const w8a8_kernel *kernel, const char *name, int n_ctas, int cluster,
                       bool overlaps, void **params, void *stream, sw_err *err) SW_MUST_USE;

@@ -1,4 +1,5 @@
-/* w4a16.cu - plan and launch the W4A16 kernels: one row of the table. */
+/* w4a16.cu - plan and launch the kernels of integer codes of 2, 3 and 4 bits: one row of the table.
+ */
 #include <string.h>
 
 #include "kernels/cuda/gemm/weight_only/weight_only_args.h"
@@ -8,19 +9,26 @@ extern "C" const sw_cuda_tile sw_w4a16_tiles[] = {
 #define SW_NW4_TILE(name, T, MT, NWG, KW, ST, PER_SM, MODE) \
     {#name, T, 64 * MT * NWG, ST, PER_SM, MODE == NW_SCALED},
 #define SW_NW4_PLAIN SW_NW4_TILE
+#define SW_NW4_USUAL SW_NW4_TILE
+#define SW_NW4_NOT_2 SW_NW4_TILE
 #include "kernels/cuda/gemm/weight_only/w4a16_tiles.def"
 #undef SW_NW4_PLAIN
+#undef SW_NW4_USUAL
+#undef SW_NW4_NOT_2
 #undef SW_NW4_TILE
 };
 extern "C" const int sw_w4a16_n_tiles = (int)(sizeof sw_w4a16_tiles / sizeof *sw_w4a16_tiles);
 
 static const nw_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 {
-    int cut = sw_weight_only_cut_of(&p->tiles);
-    bool has_zeros = !p->tiles.spec.is_symmetric;
+    static const nw_kernel *(*const of[][2])(int, int, bool) = {
+        {sw_w4a16_bf16_2, sw_w4a16_f16_2},
+        {sw_w4a16_bf16_3, sw_w4a16_f16_3},
+        {sw_w4a16_bf16, sw_w4a16_f16},
+    };
 
-    return p->dtype == SW_DTYPE_BF16 ? sw_w4a16_bf16(tile, cut, has_zeros)
-                                     : sw_w4a16_f16(tile, cut, has_zeros);
+    return of[sw_weight_only_bits_of(&p->tiles) - 2][p->dtype != SW_DTYPE_BF16](
+        tile, sw_weight_only_cut_of(&p->tiles), !p->tiles.spec.is_symmetric);
 }
 
 /* Weights are scaled before a product in the type of X, after it in fp32. */
@@ -28,19 +36,19 @@ extern "C" bool sw_w4a16_can_run(const sw_cuda_gemm *p, int tile)
 {
     sw_dtype scales = p->tiles.spec.scale_dtype;
 
-    return sw_cuda_weights_of(&p->tiles) == SW_CUDA_W_INT4 && p->act.scope == SW_ACT_NONE &&
+    return sw_weight_only_bits_of(&p->tiles) && p->act.scope == SW_ACT_NONE &&
            sw_weight_only_cut_of(&p->tiles) >= 0 && scales != SW_DTYPE_F32 &&
            (!sw_w4a16_tiles[tile].is_scaled || scales == p->dtype) && kernel_of(p, tile)->entry;
 }
 
 /* Tiles for up to so many tokens, for weights of up to 8192 x 8192 and for larger ones: the first
- * that can run, of the best of those measured on an H200 (tests/bench/h200-narrow.csv). */
+ * that can run, of the best of those measured on an H200 (tests/bench/h200-narrow*.csv). */
 static const struct {
     int64_t m_max;
     const char *small[3], *large[4];
 } tiles_by_m[] = {
-    {8, {"t8_c128"}, {"t8_c256", "t8_c128"}},
-    {16, {"t16_c128"}, {"t16_c256", "t16_c128"}},
+    {8, {"m8_c128"}, {"m8_c128"}},
+    {16, {"m16_c128"}, {"m16_c128"}},
     {32, {"t32_c128"}, {"t32_c256", "t32_c128"}},
     {64, {"s64_c128", "t64_c128"}, {"s64_c128", "t64_c128"}},
     {128, {"s128_c128", "t64_c128"}, {"s128_c256", "s128_c128", "t128_c256", "t64_c128"}},
@@ -49,38 +57,39 @@ static const struct {
      {"s128_c256", "s128_c128", "t128_c256", "t64_c128"}},
 };
 
-/* Where measuring found better than the rule below, in tests/bench/h200-narrow.csv; a row that
- * cannot run is passed by. No tile: mma_sync. */
+/* Where measuring found better than the rule below, in tests/bench/h200-narrow.csv and, of up to 16
+ * tokens and of 2 and 3 bits, h200-narrow-codes.csv; a row that cannot run is passed by. */
 static const sw_cuda_measured measured[] = {
-    {4096, 4096, 8, "t8_c128", 5},      {4096, 4096, 16, "t16_c128", 5},
-    {4096, 4096, 32, "t16_c128", 2},    {4096, 4096, 64, "t32_c128", 2},
-    {4096, 4096, 128, "s64_c128", 2},   {4096, 4096, 128, "t64_c128", 2},
-    {4096, 4096, 256, "s128_c128", 2},  {4096, 6144, 8, "t8_c128", 4},
-    {4096, 6144, 16, "t16_c128", 4},    {4096, 6144, 32, "t32_c128", 4},
+    {4096, 4096, 16, "m8_c128", 2},     {4096, 4096, 32, "m16_c128", 2},
+    {4096, 4096, 64, "t32_c128", 2},    {4096, 4096, 128, "s64_c128", 2},
+    {4096, 4096, 128, "t64_c128", 2},   {4096, 4096, 256, "s128_c128", 2},
+    {4096, 6144, 8, "m8_c128", 4},      {4096, 6144, 16, "m16_c128k1", 5},
+    {4096, 6144, 16, "m16_c128", 2},    {4096, 6144, 32, "t32_c128", 4},
     {4096, 6144, 64, "s64_c128", 4},    {4096, 6144, 64, "t64_c128", 4},
     {4096, 6144, 128, "s128_c128", 2},  {4096, 6144, 256, "s128_c128", 1},
-    {4096, 28672, 8, "t8_c128", 1},     {4096, 28672, 16, "t16_c128", 1},
+    {4096, 28672, 8, "m8_c128", 1},     {4096, 28672, 16, "m16_c128", 1},
     {4096, 28672, 32, "t32_c128", 1},   {4096, 28672, 64, "s64_c128", 1},
     {4096, 28672, 64, "t64_c128", 1},   {4096, 28672, 256, "s128_c256", 1},
-    {14336, 4096, 8, "t8_c128", 7},     {14336, 4096, 16, "t16_c128", 7},
+    {14336, 4096, 8, "m8_c128", 6},     {14336, 4096, 16, "m8_c128", 2},
     {14336, 4096, 32, "t32_c128", 7},   {14336, 4096, 64, "s64_c128", 7},
     {14336, 4096, 64, "t64_c128", 7},   {14336, 4096, 128, "s64_c128", 2},
-    {14336, 4096, 256, "s128_c128", 2}, {8192, 8192, 4, NULL, 1},
-    {8192, 8192, 8, "t8_c128", 2},      {8192, 8192, 16, "t16_c128k2", 2},
-    {8192, 8192, 16, "t16_c128", 2},    {8192, 8192, 32, "t32_c128", 2},
+    {14336, 4096, 256, "s128_c128", 2}, {8192, 8192, 8, "m8_c128", 2},
+    {8192, 8192, 16, "m16_c128", 2},    {8192, 8192, 32, "t32_c128", 2},
     {8192, 8192, 64, "s64_c128", 2},    {8192, 8192, 64, "t64_c128", 2},
-    {8192, 8192, 128, "s128_c128", 2},  {8192, 8192, 256, "s128_c128", 1},
-    {8192, 10240, 8, "t8_c256", 5},     {8192, 10240, 16, "t16_c256", 5},
-    {8192, 10240, 32, "t32_c256", 5},   {8192, 10240, 32, "t32_c128", 2},
-    {8192, 10240, 64, "s64_c128", 2},   {8192, 10240, 64, "t64_c128", 2},
-    {8192, 10240, 128, "s128_c256", 2}, {8192, 10240, 256, "s128_c256", 1},
-    {8192, 57344, 8, "t8_c256", 1},     {8192, 57344, 16, "t16_c256", 1},
-    {8192, 57344, 32, "t32_c256", 1},   {8192, 57344, 64, "s64_c128", 1},
+    {8192, 8192, 128, "s128_c128", 2},  {8192, 8192, 256, "s128_c256", 2},
+    {8192, 8192, 256, "s128_c128", 1},  {8192, 10240, 8, "m8_c128x3", 4},
+    {8192, 10240, 8, "m8_c128", 2},     {8192, 10240, 16, "m16_c128k1", 4},
+    {8192, 10240, 16, "m16_c128", 2},   {8192, 10240, 32, "t32_c256", 5},
+    {8192, 10240, 32, "t32_c128", 2},   {8192, 10240, 64, "s64_c128", 2},
+    {8192, 10240, 64, "t64_c128", 2},   {8192, 10240, 128, "s128_c256", 2},
+    {8192, 10240, 256, "s128_c256", 1}, {8192, 57344, 8, "m8_c128", 1},
+    {8192, 57344, 16, "m16_c128", 1},   {8192, 57344, 32, "t32_c256", 1},
+    {8192, 57344, 32, "t32_c128", 1},   {8192, 57344, 64, "s64_c128", 1},
     {8192, 57344, 64, "t64_c128", 1},   {8192, 57344, 256, "s128_c256", 1},
-    {28672, 8192, 8, "t8_c256", 7},     {28672, 8192, 16, "t16_c128k2", 2},
-    {28672, 8192, 16, "t16_c128", 2},   {28672, 8192, 32, "t32_c128", 2},
-    {28672, 8192, 64, "s64_c128", 2},   {28672, 8192, 64, "t64_c128", 2},
-    {28672, 8192, 128, "s128_c128", 2}, {28672, 8192, 256, "s128_c256", 2},
+    {28672, 8192, 8, "m8_c128", 2},     {28672, 8192, 16, "m16_c128", 2},
+    {28672, 8192, 32, "t32_c128", 2},   {28672, 8192, 64, "s64_c128", 2},
+    {28672, 8192, 64, "t64_c128", 2},   {28672, 8192, 128, "s128_c128", 2},
+    {28672, 8192, 256, "s128_c256", 2},
 };
 
 static int tile_named(const char *name)
@@ -103,18 +112,6 @@ static int tile_for(const sw_cuda_gemm *p)
     return tile_named(*names);
 }
 
-/* mma_sync looks up the group of every step, which costs as much as the rest where groups are small
- * or have zero points. */
-static bool suits_mma(const sw_cuda_gemm *p)
-{
-    return p->tiles.spec.is_symmetric && sw_weight_only_cut_of(&p->tiles) == 0;
-}
-
-static bool can_serve(const sw_cuda_measured *e, const sw_cuda_gemm *p)
-{
-    return e->tile ? sw_w4a16_can_run(p, tile_named(e->tile)) : suits_mma(p);
-}
-
 /* The row of `measured` for p, or NULL: none for more tokens takes the place of one that cannot
  * run. */
 static const sw_cuda_measured *measured_for(const sw_cuda_gemm *p)
@@ -125,18 +122,16 @@ static const sw_cuda_measured *measured_for(const sw_cuda_gemm *p)
         if (e.k != p->tiles.k_in || e.n != p->tiles.n_out || p->m > e.m_max) continue;
         if (e.m_max > m_max) break;
         m_max = e.m_max;
-        if (can_serve(&e, p)) return &e;
+        if (sw_w4a16_can_run(p, tile_named(e.tile))) return &e;
     }
     return NULL;
 }
 
-/* Up to 8 tokens mma_sync was measured to be faster on some shapes. */
 extern "C" bool sw_w4a16_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
-    const sw_cuda_measured *e = measured_for(p);
-
+    (void)p;
     (void)device;
-    return p->m > 8 || !e || e->tile;
+    return true;
 }
 
 extern "C" void sw_w4a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
@@ -144,9 +139,9 @@ extern "C" void sw_w4a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
 {
     const sw_cuda_measured *e = measured_for(p);
 
-    *out = {0, e && e->tile ? tile_named(e->tile) : tile_for(p), 1, *device, true};
+    *out = {0, e ? tile_named(e->tile) : tile_for(p), 1, *device, true};
     out->split =
-        e && e->tile ? e->split : sw_weight_only_split_for(&sw_w4a16_tiles[out->tile], p, device);
+        e ? e->split : sw_weight_only_split_for(&sw_w4a16_tiles[out->tile], p, device);
 }
 
 extern "C" size_t sw_w4a16_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan)

@@ -1,11 +1,12 @@
-/* w4a16_table.cuh - the W4A16 kernels of one type of X and Y, by tile, groups a stage, and whether
- * there are zero points. Compiled once a type, SW_X_IS_BF16 (instances.txt). */
+/* w4a16_table.cuh - the kernels of one kind of codes, SW_W_KIND, and one type of X and Y, by tile,
+ * groups a stage, and whether there are zero points. Compiled once a kind and type, SW_X_IS_BF16
+ * (instances.txt). */
 #include "kernels/cuda/gemm/weight_only/weight_only_kernels.h"
 #include "kernels/cuda/gemm/weight_only/weight_only_wgmma.cuh"
 
 static const nw_kernel kernels[][3][2] = {
 #define SW_NW4_CUT(GPS, ZEROS, T, MT, NWG, KW, ST, PER_SM, MODE)                                   \
-    nw_cut<NW_INT4, T, MT, NWG, KW, GPS, ST, PER_SM, MODE, SW_X_IS_BF16, ZEROS>
+    nw_cut<SW_W_KIND, T, MT, NWG, KW, GPS, ST, PER_SM, MODE, SW_X_IS_BF16, ZEROS>
 #define SW_NW4_ENTRY(...)                                                                          \
     {                                                                                              \
         (const void *)swk_weight_only_wgmma_sm90<SW_NW4_CUT(__VA_ARGS__)>,                         \
@@ -15,13 +16,33 @@ static const nw_kernel kernels[][3][2] = {
     {SW_NW4_ENTRY(GPS, false, __VA_ARGS__), SW_NW4_ENTRY(GPS, true, __VA_ARGS__)}
 #define SW_NW4_TILE(name, ...) \
     {SW_NW4_BOTH(1, __VA_ARGS__), SW_NW4_BOTH(2, __VA_ARGS__), SW_NW4_BOTH(4, __VA_ARGS__)},
-#if SW_X_IS_BF16
-#define SW_NW4_PLAIN(name, ...) {{SW_NW4_ENTRY(1, false, __VA_ARGS__), {}}, {}, {}},
+#define SW_NW4_NONE(name, ...) {},
+#define SW_NW4_OF_2(name, ...) {{}, {{}, SW_NW4_ENTRY(2, true, __VA_ARGS__)}, {}},
+#define SW_NW4_OF_34(name, ...) {{SW_NW4_ENTRY(1, false, __VA_ARGS__), {}}, {}, {}},
+#if !SW_X_IS_BF16
+#define SW_NW4_USUAL SW_NW4_NONE
+#elif SW_W_BITS == 2
+#define SW_NW4_USUAL SW_NW4_OF_2
 #else
-#define SW_NW4_PLAIN(name, ...) {},
+#define SW_NW4_USUAL SW_NW4_OF_34
+#endif
+#if SW_W_BITS == 2
+#define SW_NW4_NOT_2 SW_NW4_NONE
+#else
+#define SW_NW4_NOT_2 SW_NW4_USUAL
+#endif
+#if SW_W_BITS < 4
+#define SW_NW4_PLAIN SW_NW4_NONE
+#else
+#define SW_NW4_PLAIN SW_NW4_USUAL
 #endif
 #include "kernels/cuda/gemm/weight_only/w4a16_tiles.def"
 #undef SW_NW4_PLAIN
+#undef SW_NW4_NOT_2
+#undef SW_NW4_USUAL
+#undef SW_NW4_OF_34
+#undef SW_NW4_OF_2
+#undef SW_NW4_NONE
 #undef SW_NW4_TILE
 #undef SW_NW4_BOTH
 #undef SW_NW4_ENTRY

@@ -1,4 +1,4 @@
-/* weight_only_args.h - what the host tells a kernel of weights in 4 or 8 bits and 16-bit inputs, by
+/* weight_only_args.h - what the host tells a kernel of weights in 2 to 8 bits and 16-bit inputs, by
  * value: shapes and arrays, and the arrays as the copy engine wants them described.
  */
 #ifndef SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_WEIGHT_ONLY_ARGS_H
@@ -7,8 +7,9 @@
 #include <cuda.h>
 #include <stdint.h>
 
-enum { NW_INT4, NW_INT8, NW_E4M3, NW_E2M1 }; /* codes of the weights */
-enum { NW_GROUPS, NW_SCALED, NW_CHANNEL }; /* where scales come in: see weight_only_wgmma.cuh */
+enum { NW_INT4, NW_INT8, NW_E4M3, NW_E2M1, NW_INT2, NW_INT3 }; /* codes of the weights */
+/* Where scales come in, see weight_only_wgmma.cuh; NW_PAIRS: weight_only_pairs.cuh. */
+enum { NW_GROUPS, NW_SCALED, NW_CHANNEL, NW_PAIRS };
 
 typedef struct nw_args {
     const uint8_t *scales;  /* [n_tiles, n_groups, 64] of scale_bytes */
@@ -27,7 +28,8 @@ typedef struct nw_args {
 /* What the copy engine brings, a box a stage: bytes beyond an array come as zeros. */
 typedef struct nw_maps {
     CUtensorMap x;      /* [n_tokens, k_in]: 64 inputs x T tokens, 128 B swizzle */
-    CUtensorMap codes;  /* [n_tiles, blocks along k, 2 KB]: C / 64 x blocks of a stage x all */
+    CUtensorMap codes;  /* [n_tiles, blocks along k, 2 KB; of 2 and 3 bits 1 and 1.5 KB]: C / 64 x
+                           blocks of a stage x all */
     CUtensorMap scales; /* [n_tiles, n_groups, 64]: C / 64 x groups of a stage x all */
     CUtensorMap zeros;  /* the same in bytes; not set when symmetric */
 } nw_maps;

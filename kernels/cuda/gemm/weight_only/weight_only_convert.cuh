@@ -7,18 +7,8 @@
 #ifndef SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_WEIGHT_ONLY_CONVERT_CUH
 #define SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_WEIGHT_ONLY_CONVERT_CUH
 
-#include "kernels/cuda/gemm/any_device/mma_decode.cuh"
-#include "kernels/cuda/gemm/weight_only/weight_only_copy.cuh"
 #include "kernels/cuda/gemm/weight_only/weight_only_e2m1.cuh"
-
-template <bool BF16> __device__ __forceinline__ uint32_t nw_subtract(uint32_t a, uint32_t b)
-{
-    uint32_t d;
-
-    if constexpr (BF16) asm volatile("sub.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
-    else asm volatile("sub.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
-    return d;
-}
+#include "kernels/cuda/gemm/weight_only/weight_only_narrow.cuh"
 
 template <bool BF16> __device__ __forceinline__ uint32_t nw_times(uint32_t a, uint32_t b)
 {
@@ -47,11 +37,14 @@ __device__ __forceinline__ uint32_t nw_slot(void)
 template <class P>
 __device__ __forceinline__ void nw_words(uint32_t *w, uint32_t stage, int tile, int in_row)
 {
-    uint32_t from = stage + P::w_at + threadIdx.x % 128 * 16 +
-                    (tile * NW_STAGE_TILES + in_row / P::per_tile) * P::tile_blocks *
-                        NW_BLOCK_BYTES;
+    uint32_t of_tile = stage + P::w_at +
+                       (tile * NW_STAGE_TILES + in_row / P::per_tile) * P::tile_blocks *
+                           P::block_bytes;
+    uint32_t from = of_tile + threadIdx.x % 128 * 16;
 
-    if constexpr (P::KIND != NW_INT4 && P::KIND != NW_E2M1) {
+    if constexpr (nw_is_narrow(P::KIND)) {
+        nw_narrow_words<P>(w, of_tile, in_row % P::per_tile * 2);
+    } else if constexpr (P::KIND != NW_INT4 && P::KIND != NW_E2M1) {
 #pragma unroll
         for (int i = 0; i < P::steps / 2; i++) {
             uint4 v = sw_shared16(from + (in_row % P::per_tile + i) * NW_BLOCK_BYTES);
@@ -78,7 +71,8 @@ template <class P> constexpr int nw_batch_groups(void)
 
 /* A batch as a lane finds it in a stage: codes, zero points and scales of its two channels. */
 template <class P> struct nw_raw {
-    uint32_t words[P::steps * P::tile_blocks], zeros, scales[nw_batch_groups<P>()];
+    uint32_t words[P::steps * (P::KIND == NW_INT3 ? 2 : P::tile_blocks)], zeros;
+    uint32_t scales[nw_batch_groups<P>()];
 };
 
 /* Batch b of the stage at `stage`, of the warpgroup whose first tile is tile0. It needs no product
@@ -156,24 +150,38 @@ __device__ __forceinline__ void nw_prepare(uint32_t *frag, const nw_raw<P> &raw)
         nw_e2m1_batch<P::SCALE_K, P::steps>(frag, raw.words, raw.scales);
         return;
     }
-    nw_zeros<P>(zero, raw.zeros);
+    if constexpr (nw_is_narrow(P::KIND)) {
+        nw_narrow_batch<P>(frag, raw.words, raw.zeros);
+    } else {
+        nw_zeros<P>(zero, raw.zeros);
 #pragma unroll
-    for (int s = 0; s < P::steps; s++) nw_convert<P>(frag + 4 * s, raw.words, s, zero);
+        for (int s = 0; s < P::steps; s++) nw_convert<P>(frag + 4 * s, raw.words, s, zero);
+    }
     if constexpr (P::MODE == NW_SCALED) nw_scale_batch<P>(frag, raw.scales[0]);
+}
+
+/* The two scales of 16 bits in `pair`. */
+template <bool BF16> __device__ __forceinline__ void nw_two_scales(float *s, uint32_t pair)
+{
+    if constexpr (BF16) {
+        s[0] = __uint_as_float(pair << 16), s[1] = __uint_as_float(pair & 0xffff0000u);
+    } else {
+        float2 f = __half22float2(*(__half2 *)&pair);
+
+        s[0] = f.x, s[1] = f.y;
+    }
 }
 
 /* Two scales of a pair; E4M3 comes 2^-8 of its value into products of f16. */
 template <class P>
 __device__ __forceinline__ void nw_scale_pair(float *s, uint2 raw, const nw_args &args)
 {
-    if (P::KIND != NW_INT4 && args.scale_bytes == 4) {
+    if (P::KIND != NW_INT4 && !nw_is_narrow(P::KIND) && args.scale_bytes == 4) {
         s[0] = __uint_as_float(raw.x), s[1] = __uint_as_float(raw.y);
     } else if (args.scales_are_bf16) {
-        s[0] = __uint_as_float(raw.x << 16), s[1] = __uint_as_float(raw.x & 0xffff0000u);
+        nw_two_scales<true>(s, raw.x);
     } else {
-        float2 f = __half22float2(*(__half2 *)&raw.x);
-
-        s[0] = f.x, s[1] = f.y;
+        nw_two_scales<false>(s, raw.x);
     }
     if (P::KIND == NW_E4M3 && !P::BF16) s[0] *= 256.0f, s[1] *= 256.0f;
 }
@@ -184,7 +192,7 @@ __device__ __forceinline__ void nw_scales(float *s, uint32_t stage, int record,
 {
     uint32_t at = stage + P::s_at;
 
-    if constexpr (P::KIND == NW_INT4)
+    if constexpr (P::KIND == NW_INT4 || nw_is_narrow(P::KIND))
         nw_scale_pair<P>(s, make_uint2(sw_shared4(at + record * 128 + 4 * nw_slot()), 0), args);
     else if (args.scale_bytes == 4)
         nw_scale_pair<P>(s, sw_shared8(at + record * 256 + 8 * nw_slot()), args);

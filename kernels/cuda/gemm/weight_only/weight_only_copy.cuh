@@ -21,7 +21,20 @@ __host__ __device__ constexpr int nw_copy_threads(int per_sm, int kw)
 }
 
 #define NW_BLOCK_BYTES 2048 /* of codes: a tile of 4 bits, half a tile of 8 */
+#define NW_PLANE_BYTES 512  /* of a tile of 2 or 3 bits there are two or three: narrow.h */
 #define NW_STAGE_TILES 2    /* k-tiles in a stage */
+
+__host__ __device__ constexpr bool nw_is_narrow(int kind)
+{
+    return kind == NW_INT2 || kind == NW_INT3;
+}
+
+__host__ __device__ constexpr int nw_block_bytes(int kind)
+{
+    return kind == NW_INT2   ? 2 * NW_PLANE_BYTES
+           : kind == NW_INT3 ? 3 * NW_PLANE_BYTES
+                             : NW_BLOCK_BYTES;
+}
 
 /* How a kernel is cut, all known when it is compiled: a row of w4a16_tiles.def (T to MODE), what
  * the weights are, and from it the byte offsets inside a stage. */
@@ -39,6 +52,8 @@ struct nw_cut {
      * tiles. Whether a batch is fetched before the wait for one: there must be registers. */
     static constexpr bool drains = MT > 1, early = T < 128 && at_entry >= 80;
     static_assert(STAGES % KW == 0, "each of KW goes round the ring by itself");
+    static_assert(MODE != NW_PAIRS || MT == 2, "a warp has two rows");
+    static constexpr int row_channels = MODE == NW_PAIRS ? 32 : 64; /* from one row to the next */
 
     /* batches: k-steps of 16 in one, and how many there are */
     static constexpr int steps = T * 2 / MT >= 128 || GPS == 4 || at_entry < 80 ? 2 : 4;
@@ -49,10 +64,12 @@ struct nw_cut {
 
     /* a stage */
     static constexpr int x_bytes = NW_STAGE_TILES * T * 128;
-    static constexpr int tile_blocks = KIND == NW_INT4 ? 1 : 2;
+    static constexpr bool is_bytes = KIND != NW_INT4 && !nw_is_narrow(KIND);
+    static constexpr int tile_blocks = is_bytes ? 2 : 1;
     static constexpr int blocks = NW_STAGE_TILES * tile_blocks; /* of 64 channels */
-    static constexpr int w_at = x_bytes, w_bytes = NT * blocks * NW_BLOCK_BYTES;
-    static constexpr int record_bytes = KIND == NW_INT4 ? 128 : 256; /* room for scales */
+    static constexpr int block_bytes = nw_block_bytes(KIND);
+    static constexpr int w_at = x_bytes, w_bytes = NT * blocks * block_bytes;
+    static constexpr int record_bytes = is_bytes ? 256 : 128; /* room for scales */
     static constexpr int s_at = w_at + w_bytes;
     static constexpr int z_at = s_at + (GROUPED ? NT * GPS * record_bytes : 0);
     static constexpr int stage_bytes = (z_at + (ZEROS ? NT * GPS * 128 : 0) + 1023) / 1024 * 1024;
@@ -62,6 +79,20 @@ struct nw_cut {
     static constexpr int ring_bytes = STAGES * stage_bytes;
     static constexpr int shared_bytes =
         (ring_bytes > KW * partial_bytes ? ring_bytes : KW * partial_bytes) + 1024;
+};
+
+/* The ring as one of KW consumers goes through it. */
+template <class P> struct nw_ring {
+    uint32_t stages, full, empty;
+    int s, parity;
+
+    __device__ __forceinline__ uint32_t stage(void) const { return stages + s * P::stage_bytes; }
+    __device__ __forceinline__ uint32_t bar(void) const { return empty + 8 * s; }
+    __device__ __forceinline__ void wait(void) const { sw_mbar_sleep(full + 8 * s, parity); }
+    __device__ __forceinline__ void turn(void)
+    {
+        if ((s += P::KW) >= P::STAGES) s -= P::STAGES, parity ^= 1;
+    }
 };
 
 /* What a CTA works on. */

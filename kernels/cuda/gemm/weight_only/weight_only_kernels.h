@@ -1,4 +1,4 @@
-/* weight_only_kernels.h - the compiled kernels of weights in 4 or 8 bits and 16-bit inputs, by tile
+/* weight_only_kernels.h - the compiled kernels of weights in 2 to 8 bits and 16-bit inputs, by tile
  * and by how a stage is cut into groups, and how one is launched. */
 #ifndef SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_WEIGHT_ONLY_KERNELS_H
 #define SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_WEIGHT_ONLY_KERNELS_H
@@ -17,13 +17,19 @@ typedef struct nw_kernel {
     int shared_bytes, n_threads;
 } nw_kernel;
 
-/* Those of int4; tile: a row of w4a16_tiles.def; cut: 0, 1, 2 for groups of at least 128, of 64,
- * of 32. An entry of NULL: not compiled. */
+/* Those of 4, 3 and 2 bits; tile: a row of w4a16_tiles.def; cut: 0, 1, 2 for groups of at least
+ * 128, of 64, of 32. An entry of NULL: not compiled. */
 const nw_kernel *sw_w4a16_bf16(int tile, int cut, bool has_zeros);
 const nw_kernel *sw_w4a16_f16(int tile, int cut, bool has_zeros);
+const nw_kernel *sw_w4a16_bf16_3(int tile, int cut, bool has_zeros);
+const nw_kernel *sw_w4a16_f16_3(int tile, int cut, bool has_zeros);
+const nw_kernel *sw_w4a16_bf16_2(int tile, int cut, bool has_zeros);
+const nw_kernel *sw_w4a16_f16_2(int tile, int cut, bool has_zeros);
 
 #define SW_WEIGHT_ONLY_STAGE_K 128 /* inputs in a k-stage */
 
+/* 4, 3 or 2: bits of integer codes that these kernels read as they lie; else 0. */
+int sw_weight_only_bits_of(const sw_tiles *tiles);
 /* Groups of a stage as 0, 1, 2 for 1, 2, 4 of them; -1 when no kernel cuts groups so. */
 int sw_weight_only_cut_of(const sw_tiles *tiles);
 /* Into how many CTAs k is split so that the longest run of stages on a multiprocessor is short. */

@@ -1,10 +1,17 @@
-/* weight_only_run.cu - what the kernels of weights in 4 or 8 bits and 16-bit inputs share on the
+/* weight_only_run.cu - what the kernels of weights in 2 to 8 bits and 16-bit inputs share on the
  * host: how far k is split, X where the copy engine can take it, descriptions of the arrays, the
  * launch. */
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/gemm/tensor_map.cuh"
 #include "kernels/cuda/gemm/weight_only/weight_only_kernels.h"
+
+extern "C" int sw_weight_only_bits_of(const sw_tiles *tiles)
+{
+    sw_cuda_weights w = sw_cuda_weights_of(tiles);
+
+    return w == SW_CUDA_W_INT4 ? 4 : w == SW_CUDA_W_INT3 ? 3 : w == SW_CUDA_W_INT2 ? 2 : 0;
+}
 
 extern "C" int sw_weight_only_cut_of(const sw_tiles *tiles)
 {
@@ -82,12 +89,14 @@ extern "C" sw_code sw_weight_only_map_weights(nw_maps *maps, const sw_cuda_gemm 
 {
     const sw_tiles *t = &p->tiles;
     int64_t n_tiles = sw_tiles_n(t->n_out), group = t->spec.group_elems;
-    int tile_blocks = t->container_bits / 4;
+    int tile_blocks = t->container_bits == 8 ? 2 : 1;
+    int64_t block_bytes = sw_tile_bytes(t->container_bits) / tile_blocks;
     int scale_bytes = t->spec.scale_dtype == SW_DTYPE_F32 ? 4 : 2;
     int groups =
         group && group < SW_WEIGHT_ONLY_STAGE_K ? (int)(SW_WEIGHT_ONLY_STAGE_K / group) : 1;
     sw_code rc =
-        sw_tensor_map_3d(&maps->codes, t->codes, 8, 256, sw_tiles_k(t->k_in) * tile_blocks, n_tiles,
+        sw_tensor_map_3d(&maps->codes, t->codes, 8, block_bytes / 8,
+                         sw_tiles_k(t->k_in) * tile_blocks, n_tiles,
                          SW_WEIGHT_ONLY_STAGE_K / 64 * tile_blocks, box_tiles, err);
 
     if (!rc)

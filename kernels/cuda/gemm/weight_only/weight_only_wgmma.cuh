@@ -29,24 +29,9 @@
 #ifndef SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_WEIGHT_ONLY_WGMMA_CUH
 #define SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_WEIGHT_ONLY_WGMMA_CUH
 
-#include "kernels/cuda/gemm/weight_only/weight_only_convert.cuh"
-#include "kernels/cuda/ptx/arrive.cuh"
+#include "kernels/cuda/gemm/weight_only/weight_only_pairs.cuh"
 
 /* ---- phase 3: the main loop of a consumer warpgroup ---- */
-
-/* The ring as one of KW consumers goes through it. */
-template <class P> struct nw_ring {
-    uint32_t stages, full, empty;
-    int s, parity;
-
-    __device__ __forceinline__ uint32_t stage(void) const { return stages + s * P::stage_bytes; }
-    __device__ __forceinline__ uint32_t bar(void) const { return empty + 8 * s; }
-    __device__ __forceinline__ void wait(void) const { sw_mbar_sleep(full + 8 * s, parity); }
-    __device__ __forceinline__ void turn(void)
-    {
-        if ((s += P::KW) >= P::STAGES) s -= P::STAGES, parity ^= 1;
-    }
-};
 
 template <class P>
 __device__ __forceinline__ void nw_issue(float (&sum)[P::T / 2], const uint32_t *frag, int b,
@@ -233,12 +218,19 @@ __device__ __forceinline__ void nw_scale_total(float (&total)[P::MT][P::T / 2], 
 
 /* ---- phase 4: sum over the CTA's KW and the cluster, round, store ---- */
 
+/* Of the rows of a warp: rows of products of a warpgroup are a tile apart. */
+template <class P> __device__ __forceinline__ int nw_first_channel(int tile0, int warp)
+{
+    if constexpr (P::MODE == NW_PAIRS) return (tile0 + warp / 2) * 64 + warp % 2 * 16;
+    return tile0 * 64 + warp * 16;
+}
+
 template <class P>
 __device__ __forceinline__ void nw_park(const float (&total)[P::MT][P::T / 2], int tile0,
                                         float *partial)
 {
     int thread = (int)threadIdx.x % 128, lane = thread % 32;
-    int channel0 = tile0 * 64 + thread / 32 * 16 + lane / 4;
+    int channel0 = nw_first_channel<P>(tile0, thread / 32) + lane / 4;
 
 #pragma unroll
     for (int row = 0; row < P::MT; row++)
@@ -246,7 +238,8 @@ __device__ __forceinline__ void nw_park(const float (&total)[P::MT][P::T / 2], i
         for (int i = 0; i < P::T / 2; i++) {
             int token = i / 4 * 8 + lane % 4 * 2 + i % 2;
 
-            partial[token * P::pitch + channel0 + row * 64 + i / 2 % 2 * 8] = total[row][i];
+            partial[token * P::pitch + channel0 + row * P::row_channels + i / 2 % 2 * 8] =
+                total[row][i];
         }
 }
 
@@ -351,8 +344,14 @@ __device__ __forceinline__ void nw_consume(const nw_args &args, const nw_place &
     nw_ring<P> at = {ring, full, empty, part, 0};
 
     nw_clear<P>(total, zero_addr);
-    if constexpr (P::MODE == NW_GROUPS) nw_multiply_groups<P>(total, args, tile0, n_stages, at);
-    else if (n_stages) nw_multiply_through<P>(total, at, tile0, n_stages, nobody);
+    if constexpr (P::MODE == NW_PAIRS) {
+        if (args.scales_are_bf16) nw_multiply_pairs<P, true>(total, tile0, n_stages, at);
+        else nw_multiply_pairs<P, false>(total, tile0, n_stages, at);
+    } else if constexpr (P::MODE == NW_GROUPS) {
+        nw_multiply_groups<P>(total, args, tile0, n_stages, at);
+    } else if (n_stages) {
+        nw_multiply_through<P>(total, at, tile0, n_stages, nobody);
+    }
     if constexpr (P::MODE == NW_CHANNEL) nw_scale_total<P>(total, args, p.n_tile0 + tile0);
     sw_named_sync(1, P::consumers);
     nw_park<P>(total, tile0, partial + part * (P::partial_bytes / 4));

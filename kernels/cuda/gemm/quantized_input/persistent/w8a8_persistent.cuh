@@ -12,8 +12,9 @@
  *   pairs: of 8-bit weights where nothing changes along k, two CTAs of a cluster take blocks of the
  *          same tokens side by side. Each brings half of the inputs of a stage to both, and a stage
  *          is replaced when both are done with it
- *   store: through shared memory, a quarter at a time, so that rows of Y are written 128 bytes at
- *          a time; for the pairs w8a8_block_store.cuh
+ *   store: from the stage that a block ends with, while the next one is multiplied
+ *          (w8a8_block_store.cuh). Sums in fp32 of a CTA alone: through shared memory, a quarter at
+ *          a time, so that rows of Y are written 128 bytes at a time
  */
 #ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_PERSISTENT_W8A8_PERSISTENT_CUH
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_PERSISTENT_W8A8_PERSISTENT_CUH
@@ -29,63 +30,94 @@
 template <int KIND, int MODE>
 using a8l_stage = w8a8_stage<KIND, SW_A8L_T, SW_A8L_NT, MODE != W8A8_PLAIN>;
 
-/* Of shared memory, what a warpgroup stores its sums with. */
-template <int KIND, int MODE> __host__ __device__ constexpr int a8l_part_bytes(void)
+/* Of shared memory, what a warpgroup stores its sums with beside its rows of Y. */
+template <int KIND, int MODE> __host__ __device__ constexpr int a8l_aside_bytes(void)
 {
-    return SW_A8L_CTAS(KIND, MODE) > 1 ? a8l_aside<SW_A8L_T>::bytes : SW_W8A8_PARK_BYTES;
+    return a8l_keeps(KIND, MODE) ? a8l_aside<SW_A8L_T>::bytes : 0;
 }
 
 template <int KIND, int MODE, int STAGES> constexpr int a8l_shared_bytes(void)
 {
-    return STAGES * a8l_stage<KIND, MODE>::bytes + SW_A8L_NT * a8l_part_bytes<KIND, MODE>() + 1024;
+    return STAGES * a8l_stage<KIND, MODE>::bytes +
+           SW_A8L_NT * (SW_W8A8_PARK_BYTES + a8l_aside_bytes<KIND, MODE>()) + 1024;
 }
 
-/* Blocks of Y side by side that the CTAs of a cluster go through together. */
+/* What a block's sums end up in. */
+template <int KIND, int MODE>
+struct a8l_total {
+    typedef float type;
+};
+template <>
+struct a8l_total<W8A8_INT8, W8A8_PLAIN> {
+    typedef int type;
+};
+template <>
+struct a8l_total<W8A8_INT4, W8A8_PLAIN> {
+    typedef int type;
+};
+template <>
+struct a8l_total<W8A8_INT4_SYM, W8A8_PLAIN> {
+    typedef int type;
+};
+
+/* The blocks of Y that a cluster goes through: whole ones, and at last perhaps its half of a block
+ * that two clusters part by channels, the CTAs of each of which share k. */
 template <int NC>
-static __device__ __forceinline__ int a8l_by_channel(const w8a8_args &a)
+struct a8l_walk {
+    int at; /* below grid.n_whole a whole block */
+
+    __device__ __forceinline__ a8l_walk(void) : at((int)blockIdx.x / NC) {}
+    __device__ __forceinline__ void next(void) { at += (int)gridDim.x / NC; }
+    __device__ __forceinline__ bool is_there(const w8a8_grid &g) const { return at < g.n_all; }
+    __device__ __forceinline__ bool is_shared(const w8a8_grid &g) const
+    {
+        return NC > 1 && at >= g.n_whole;
+    }
+};
+
+/* Does this cluster end with such a half? Its CTAs then meet once more. */
+template <int NC> static __device__ __forceinline__ bool a8l_ends_shared(const w8a8_grid &g)
 {
-    return (a.n_tiles + SW_A8L_NT * NC - 1) / (SW_A8L_NT * NC);
+    return NC > 1 && g.n_whole + (int)blockIdx.x / NC < g.n_all;
 }
 
+/* Where the walk is, in an order that keeps what CTAs work on side by side close: bands of a few
+ * blocks of tokens, and inside a band all its blocks of tokens for one block of channels. */
 template <int NC>
-static __device__ __forceinline__ int a8l_n_blocks(const w8a8_args &a)
-{
-    return a8l_by_channel<NC>(a) * ((a.m + SW_A8L_T - 1) / SW_A8L_T);
-}
-
-/* Block `at` in an order that keeps what CTAs work on side by side close: bands of a few blocks of
- * tokens, and inside a band all its blocks of tokens for one block of channels. */
-template <int NC>
-static __device__ __forceinline__ w8a8_place a8l_place(const w8a8_args &a, int at)
+static __device__ __forceinline__ w8a8_place a8l_place(const w8a8_args &a, const a8l_walk<NC> &walk)
 {
     w8a8_place p;
-    int by_channel = a8l_by_channel<NC>(a);
-    int by_token = (a.m + SW_A8L_T - 1) / SW_A8L_T;
-    int band = at / (SW_A8L_BAND * by_channel), in_band = at % (SW_A8L_BAND * by_channel);
-    int width = min(SW_A8L_BAND, by_token - band * SW_A8L_BAND);
+    bool is_shared = walk.is_shared(a.grid);
+    int beyond = walk.at - a.grid.n_whole, at = is_shared ? a.grid.n_whole + beyond / NC : walk.at;
+    int in_all = SW_A8L_BAND * a.grid.by_channel, band = at / in_all, in_band = at % in_all;
+    int width = min(SW_A8L_BAND, a.grid.by_token - band * SW_A8L_BAND);
+    int n_stages = (a.k_tiles + 1) / 2;
 
     p.rank = NC > 1 ? sw_cluster_rank() : 0;
-    p.n_tile0 = (in_band / width * NC + (int)p.rank) * SW_A8L_NT;
+    p.n_tile0 = (in_band / width * NC + (is_shared ? beyond % NC : (int)p.rank)) * SW_A8L_NT;
     p.token0 = sw_whole_block((band * SW_A8L_BAND + in_band % width) * SW_A8L_T, a.m, SW_A8L_T);
-    p.stage0 = 0;
-    p.n_stages = (a.k_tiles + 1) / 2;
+    p.n_stages = is_shared ? n_stages / NC : n_stages;
+    p.stage0 = is_shared ? (int)p.rank * p.n_stages : 0;
     return p;
 }
 
-/* X of a stage: our half of it to both CTAs of a pair. */
+/* X of a stage: our half of it to both CTAs of a pair, or of our own share of k all of it. */
 template <int KIND, int MODE, int NC>
 static __device__ __forceinline__ void a8l_copy_x(const CUtensorMap *map, const w8a8_args &a,
                                                   const w8a8_place &p, int it, uint32_t stage,
-                                                  uint32_t bar, uint64_t policy)
+                                                  uint32_t bar, uint64_t policy, bool is_shared)
 {
-    constexpr int half = SW_A8L_T / 2;
+    int half = a.x_rows / 2, k = (p.stage0 + it) * 128;
 
     if constexpr (NC == 1)
         w8a8_copy_x<KIND, SW_A8L_T, SW_A8L_NT, MODE != W8A8_PLAIN>(map, a, p, it, stage, bar,
                                                                    policy);
-    else if (threadIdx.x % 32 == 0)
-        sw_tensor_load_both(stage + p.rank * half * 128, map, it * 128,
-                            p.token0 + (int)p.rank * half, bar, policy);
+    else if (threadIdx.x % 32 == 0 && is_shared) {
+        sw_tensor_load_2d(stage, map, k, p.token0, bar, policy);
+        sw_tensor_load_2d(stage + half * 128, map, k, p.token0 + half, bar, policy);
+    } else if (threadIdx.x % 32 == 0)
+        sw_tensor_load_both(stage + p.rank * half * 128, map, k, p.token0 + (int)p.rank * half, bar,
+                            policy);
 }
 
 /* The warp that copies: all stages of all blocks of this CTA. */
@@ -98,9 +130,9 @@ static __device__ __forceinline__ void a8l_copy_all(const CUtensorMap *map, cons
     constexpr int NC = SW_A8L_CTAS(KIND, MODE);
     uint64_t w_policy = a.m > SW_A8L_T ? sw_policy_evict_last() : sw_policy_evict_first();
     uint64_t x_policy = sw_policy_evict_last();
-    int first = (int)blockIdx.x / NC, n_blocks = a8l_n_blocks<NC>(a), s = 0;
-    w8a8_place p = a8l_place<NC>(a, first);
-    int ahead = min(STAGES, p.n_stages);
+    a8l_walk<NC> walk;
+    w8a8_place p = a8l_place<NC>(a, walk);
+    int ahead = walk.is_there(a.grid) ? min(STAGES, p.n_stages) : 0, s = 0;
     uint32_t turn = 1; /* nothing is in the way in the first turn */
 
     /* Weights depend on no earlier kernel: they are on their way before we wait for one. */
@@ -108,17 +140,29 @@ static __device__ __forceinline__ void a8l_copy_all(const CUtensorMap *map, cons
         w8a8_copy_weights<KIND, SW_A8L_T, SW_A8L_NT, grouped>(a, p, it, ring + it * bytes,
                                                               full + 8 * it, w_policy);
     sw_grid_wait_previous();
-    for (int block = first; block < n_blocks; block += (int)gridDim.x / NC) {
-        p = a8l_place<NC>(a, block);
+    for (; walk.is_there(a.grid); walk.next(), ahead = 0) {
+        bool is_shared = walk.is_shared(a.grid);
+
+        p = a8l_place<NC>(a, walk);
         for (int it = 0; it < p.n_stages; it++) {
             sw_mbar_wait(empty + 8 * s, turn);
-            if (block != first || it >= ahead)
+            if (it >= ahead)
                 w8a8_copy_weights<KIND, SW_A8L_T, SW_A8L_NT, grouped>(a, p, it, ring + s * bytes,
                                                                       full + 8 * s, w_policy);
-            a8l_copy_x<KIND, MODE, NC>(map, a, p, it, ring + s * bytes, full + 8 * s, x_policy);
+            a8l_copy_x<KIND, MODE, NC>(map, a, p, it, ring + s * bytes, full + 8 * s, x_policy,
+                                       is_shared);
             if (++s == STAGES) s = 0, turn ^= 1;
         }
     }
+    if (a8l_flows(KIND, MODE) && p.n_stages % 2 == 0) { /* see a8l_consume_flow */
+        sw_mbar_wait(empty + 8 * s, turn);
+        w8a8_copy_weights<KIND, SW_A8L_T, SW_A8L_NT, grouped>(a, p, 0, ring + s * bytes,
+                                                              full + 8 * s, w_policy);
+        a8l_copy_x<KIND, MODE, NC>(map, a, p, 0, ring + s * bytes, full + 8 * s, x_policy, true);
+        if (++s == STAGES) s = 0, turn ^= 1;
+    }
+    __syncwarp();
+    if (a8l_ends_shared<NC>(a.grid)) sw_cluster_sync();
     /* What the other CTA says of our stages must find us: an arrival is not ordered by the last
      * meeting, which is relaxed. */
 #pragma unroll 1
@@ -128,69 +172,189 @@ static __device__ __forceinline__ void a8l_copy_all(const CUtensorMap *map, cons
     }
 }
 
+/* The ring, whose consumers may keep the last stage of a block for its rows of Y. */
+template <int NC, int STAGES, bool KEEPS>
+struct a8l_ring : w8a8_cluster_ring<NC, STAGES> {
+    static constexpr bool keeps_last = KEEPS;
+    uint32_t kept; /* the barrier of the stage that is kept; 0: none */
+
+    /* The stage that is kept, back to the ring. */
+    __device__ __forceinline__ void give_back(void)
+    {
+        if (kept == 0) return;
+        sw_bulk_read_wait<0>();
+        __syncwarp();
+        w8a8_cluster_ring<NC, STAGES>::release(kept);
+        kept = 0;
+    }
+    __device__ __forceinline__ void release(uint32_t stage_bar)
+    {
+        if (keeps_last) give_back();
+        w8a8_cluster_ring<NC, STAGES>::release(stage_bar);
+    }
+    __device__ __forceinline__ void keep(uint32_t stage_bar)
+    {
+        give_back();
+        kept = stage_bar;
+    }
+    __device__ __forceinline__ int kept_at(void) const { return (int)(kept - this->empty) / 8; }
+};
+
+/* Of shared memory, what this warpgroup stores its sums with. */
+struct a8l_part {
+    uint32_t park, aside;
+};
+
+template <int KIND, int MODE, typename ring_type>
+static __device__ __forceinline__ a8l_rows a8l_rows_of(const ring_type &ring, const a8l_part &part)
+{
+    uint32_t stage = ring.stages + (uint32_t)ring.kept_at() * ring.bytes;
+    uint32_t group = threadIdx.x / 128;
+
+    return {part.park, stage + a8l_stage<KIND, MODE>::w_at + group * 8192, stage + group * 16384};
+}
+
+/* Of the sums that both CTAs of a pair have of the same block, each CTA's half of the tokens, to
+ * the first half of its own: what it has of the other half goes through its ring, of which the
+ * stage that is kept and the one behind it may be in use. */
+template <int STAGES, typename ring_type, typename type>
+static __device__ __forceinline__ void a8l_add_other(type (&total)[128], const ring_type &ring,
+                                                     uint32_t rank)
+{
+    static_assert(STAGES >= 4, "two stages beside those that are in use");
+    uint32_t group = threadIdx.x / 128, slot = ((uint32_t)ring.kept_at() + 2 + group) % STAGES;
+    uint32_t at = ring.stages + slot * ring.bytes + threadIdx.x % 128 * 16, there;
+
+    sw_named_sync(1, 256);
+#pragma unroll
+    for (int i = 0; i < 64; i += 4) {
+        type other[4];
+
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            other[e] = rank ? total[i + e] : total[64 + i + e];
+            total[i + e] = rank ? total[64 + i + e] : total[i + e];
+        }
+        sw_shared_put16(at + (uint32_t)i * 512, other);
+    }
+    sw_cluster_sync();
+    there = sw_cluster_map(at, 1 - rank);
+#pragma unroll
+    for (int i = 0; i < 64; i += 4) {
+        type other[4];
+
+        sw_cluster_get16(other, there + (uint32_t)i * 512);
+#pragma unroll
+        for (int e = 0; e < 4; e++) total[i + e] += other[e];
+    }
+}
+
+/* A block's sums to Y, by way of the stage that is kept. */
+template <int KIND, int MODE, int STAGES, bool BF16, int NC, typename ring_type, typename type>
+static __device__ __forceinline__ void
+a8l_store_kept(type (&total)[128], const CUtensorMap *y_map, const w8a8_args &a,
+               const w8a8_place &p, const ring_type &ring, const a8l_part &part, bool is_shared)
+{
+    constexpr int T = SW_A8L_T;
+    int n_tile = p.n_tile0 + (int)threadIdx.x / 128;
+    a8l_rows rows = a8l_rows_of<KIND, MODE>(ring, part);
+
+    if constexpr (NC > 1)
+        if (is_shared) a8l_add_other<STAGES>(total, ring, p.rank);
+    a8l_store_block<KIND, MODE, BF16, T>(total, y_map, a, p, n_tile, is_shared, part.aside, rows);
+}
+
+/* The same by all threads, a quarter of the tokens after the other. */
 template <int KIND, int MODE, typename type>
-static __device__ __forceinline__ void a8l_store(const type *total, const w8a8_args &a,
-                                                 const w8a8_place &p, uint32_t part)
+static __device__ __forceinline__ void a8l_store_own(const type *total, const w8a8_args &a,
+                                                     const w8a8_place &p, const a8l_part &part)
 {
     int n_tile = p.n_tile0 + (int)threadIdx.x / 128;
+    w8a8_channels c = w8a8_channels_of<KIND, MODE>(a, n_tile);
 
-    if constexpr (SW_A8L_CTAS(KIND, MODE) > 1) {
-        a8l_store_block<KIND, SW_A8L_T>(total, a, p, n_tile, part);
-    } else {
-        w8a8_channels c = w8a8_channels_of<KIND, MODE>(a, n_tile);
-
-        w8a8_store_own<KIND, SW_A8L_T, MODE>(total, a, p.token0, n_tile, c, a.x_scales, part);
-    }
+    w8a8_store_own<KIND, SW_A8L_T, MODE>(total, a, p.token0, n_tile, c, a.x_scales, part.park);
 }
 
-template <int KIND, int MODE, int STAGES>
-static __device__ __forceinline__ void a8l_consume(const w8a8_args &a, uint32_t ring_at,
-                                                   uint32_t full, uint32_t empty, uint32_t part,
-                                                   uint32_t zero_addr)
+/* All blocks of a pair in E4M3, whose products never end in between: one row of stages, two a turn,
+ * so that every index of a fragment is a constant. Only the last block may have an odd number of
+ * them; where it has an even one the row goes on to a stage behind it, which is thrown away. The
+ * totals must begin as zeros that the compiler sees: from memory it would copy them where products
+ * have begun, and serialize those. */
+template <int KIND, int MODE, int STAGES, bool BF16, int NC, typename ring_type>
+static __device__ __forceinline__ void a8l_consume_flow(const CUtensorMap *y_map,
+                                                        const w8a8_args &a, ring_type &ring,
+                                                        const a8l_part &part, a8l_walk<NC> &walk)
 {
-    constexpr int NC = SW_A8L_CTAS(KIND, MODE);
-    w8a8_cluster_ring<NC, STAGES> ring = {
-        {ring_at, full, empty, a8l_stage<KIND, MODE>::bytes, 0, 0}};
-    int n_blocks = a8l_n_blocks<NC>(a);
+    constexpr int T = SW_A8L_T, PIECE = 64;
+    w8a8_place p = a8l_place<NC>(a, walk);
+    w8a8_on_its_way<KIND, PIECE> way;
+    float total[T / 2] = {};
+    int left = p.n_stages;
 
-    sw_grid_wait_previous(); /* scales and sums of X, and Y, which it may still read */
-    for (int block = (int)blockIdx.x / NC; block < n_blocks; block += (int)gridDim.x / NC) {
-        w8a8_place p = a8l_place<NC>(a, block);
-
-        if constexpr (NC > 1)
-            a8l_fetch_aside<KIND, SW_A8L_T>(a, p, p.n_tile0 + (int)threadIdx.x / 128, part);
-        if constexpr (!w8a8_is_float(KIND) && MODE == W8A8_PLAIN) {
-            int total[1][128];
-
-            w8a8_clear(total, zero_addr);
-            w8a8_multiply<KIND, SW_A8L_T, 1, SW_A8L_NT>(total, ring, a, p);
-            a8l_store<KIND, MODE>(&total[0][0], a, p, part);
-        } else if constexpr (NC > 1) {
-            float total[128] = {};
-
-            w8a8_flow<KIND, SW_A8L_T, 64, MODE>(total, ring, a, p);
-            a8l_store<KIND, MODE>(total, a, p, part);
-        } else {
-            float total[1][128];
-
-            w8a8_clear(total, zero_addr);
-            w8a8_multiply_pieces<KIND, SW_A8L_T, 64, MODE>(total[0], ring, a, p);
-            a8l_store<KIND, MODE>(&total[0][0], a, p, part);
-        }
+    a8l_fetch_aside<KIND, MODE, T>(a, p, p.n_tile0 + (int)threadIdx.x / 128, part.aside);
+    w8a8_flow_begin<KIND, T, PIECE, MODE>(way, ring, a, p);
+#pragma unroll 1
+    while (left > 1) {
+        w8a8_flow_stage<KIND, T, PIECE, MODE, 0, true>(total, way, ring, a, p, false);
+        left -= 2;
+        w8a8_flow_stage<KIND, T, PIECE, MODE, 1, true>(total, way, ring, a, p, left == 0);
+        if (left > 0) continue;
+        a8l_store_kept<KIND, MODE, STAGES, BF16, NC>(total, y_map, a, p, ring, part,
+                                                     walk.is_shared(a.grid));
+        walk.next();
+        if (!walk.is_there(a.grid)) break;
+#pragma unroll
+        for (int i = 0; i < T / 2; i++) total[i] = 0;
+        p = a8l_place<NC>(a, walk);
+        left = p.n_stages;
+        a8l_fetch_aside<KIND, MODE, T>(a, p, p.n_tile0 + (int)threadIdx.x / 128, part.aside);
+    }
+    if (left == 1) {
+        w8a8_flow_stage<KIND, T, PIECE, MODE, 0, false>(total, way, ring, a, p, true);
+        a8l_store_kept<KIND, MODE, STAGES, BF16, NC>(total, y_map, a, p, ring, part,
+                                                     walk.is_shared(a.grid));
+    } else {
+        sw_wgmma_wait<0>();
+        ring.release(ring.bar());
     }
 }
 
-template <int KIND, int MODE, int STAGES>
+/* The block that the walk is at. */
+template <int KIND, int MODE, int STAGES, bool BF16, int NC, typename ring_type>
+static __device__ __forceinline__ void a8l_consume_block(const CUtensorMap *y_map,
+                                                         const w8a8_args &a, ring_type &ring,
+                                                         const a8l_part &part,
+                                                         const a8l_walk<NC> &walk,
+                                                         uint32_t zero_addr)
+{
+    w8a8_place p = a8l_place<NC>(a, walk);
+    typename a8l_total<KIND, MODE>::type total[1][128];
+
+    if constexpr (a8l_keeps(KIND, MODE))
+        a8l_fetch_aside<KIND, MODE, SW_A8L_T>(a, p, p.n_tile0 + (int)threadIdx.x / 128, part.aside);
+    w8a8_clear(total, zero_addr);
+    if constexpr (!w8a8_is_float(KIND) && MODE == W8A8_PLAIN)
+        w8a8_multiply<KIND, SW_A8L_T, 1, SW_A8L_NT>(total, ring, a, p);
+    else w8a8_multiply_pieces<KIND, SW_A8L_T, 64, MODE>(total[0], ring, a, p);
+    if constexpr (a8l_keeps(KIND, MODE))
+        a8l_store_kept<KIND, MODE, STAGES, BF16, NC>(total[0], y_map, a, p, ring, part,
+                                                     walk.is_shared(a.grid));
+    else a8l_store_own<KIND, MODE>(total[0], a, p, part);
+}
+
+/* BF16: Y, else F16; where no stage is kept w8a8_args says it. */
+template <int KIND, int MODE, int STAGES, bool BF16>
 static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
-    swk_w8a8_persistent_sm90(const __grid_constant__ CUtensorMap x_map, const w8a8_args a)
+    swk_w8a8_persistent_sm90(const __grid_constant__ a8l_maps maps, const w8a8_args a)
 {
     constexpr int bytes = a8l_stage<KIND, MODE>::bytes, NC = SW_A8L_CTAS(KIND, MODE);
+    constexpr bool flows = a8l_flows(KIND, MODE), keeps = a8l_keeps(KIND, MODE);
     /* Sums in fp32 beside those of the tensor cores take all that there are. */
-    using registers = w8a8_registers<SW_A8L_NT, w8a8_is_float(KIND) && (NC > 1) ? 24 : 40>;
+    using registers = w8a8_registers<SW_A8L_NT, flows ? 24 : 40>;
     extern __shared__ uint8_t s_bytes[];
     __shared__ uint64_t s_full[STAGES], s_empty[STAGES];
     __shared__ uint32_t s_zero;
-    uint32_t ring = (sw_smem_addr(s_bytes) + 1023) & ~1023u, parts = ring + STAGES * bytes;
+    uint32_t stages = (sw_smem_addr(s_bytes) + 1023) & ~1023u, parks = stages + STAGES * bytes;
     uint32_t full = sw_smem_addr(s_full), empty = sw_smem_addr(s_empty);
     /* From lane 0, so that the compiler knows that a warp does not diverge here. */
     int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
@@ -198,17 +362,31 @@ static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
     sw_grid_launch_next();
     if (threadIdx.x == 0) s_zero = 0;
     w8a8_begin<NC * SW_A8L_NT, STAGES, bytes>(
-        a, (uint32_t *)(s_bytes + (ring - sw_smem_addr(s_bytes))), full, empty);
+        a, (uint32_t *)(s_bytes + (stages - sw_smem_addr(s_bytes))), full, empty);
     if (NC > 1) sw_cluster_sync(); /* before the other CTA fills our stages */
     if (warp >= 4 * SW_A8L_NT) {
         sw_fewer_registers<registers::copier>();
         if (warp == 4 * SW_A8L_NT)
-            a8l_copy_all<KIND, MODE, STAGES>(&x_map, a, ring, full, empty);
+            a8l_copy_all<KIND, MODE, STAGES>(&maps.x, a, stages, full, empty);
+        else if (a8l_ends_shared<NC>(a.grid))
+            sw_cluster_sync();
     } else {
+        uint32_t group = threadIdx.x / 128, aside = a8l_aside_bytes<KIND, MODE>();
+        a8l_part part = {parks + group * SW_W8A8_PARK_BYTES,
+                         parks + SW_A8L_NT * SW_W8A8_PARK_BYTES + group * aside};
+        a8l_ring<NC, STAGES, keeps> ring = {{{stages, full, empty, bytes, 0, 0}}, 0};
+        a8l_walk<NC> walk;
+
         sw_more_registers<registers::consumer>();
-        a8l_consume<KIND, MODE, STAGES>(
-            a, ring, full, empty, parts + threadIdx.x / 128 * a8l_part_bytes<KIND, MODE>(),
-            sw_smem_addr(&s_zero));
+        sw_grid_wait_previous(); /* scales and sums of X, and Y, which it may still read */
+        if constexpr (flows)
+            a8l_consume_flow<KIND, MODE, STAGES, BF16>(&maps.y, a, ring, part, walk);
+        else
+            for (; walk.is_there(a.grid); walk.next())
+                a8l_consume_block<KIND, MODE, STAGES, BF16>(&maps.y, a, ring, part, walk,
+                                                            sw_smem_addr(&s_zero));
+        if (keeps) ring.give_back();
+        if (keeps && threadIdx.x % 128 == 0) sw_bulk_wait();
     }
     if (NC > 1) sw_cluster_part();
 }

@@ -1,29 +1,34 @@
 /* w8a8_persistent_table.cuh - the persistent kernels for one kind of weights, by what changes along
- * k. Compiled once a kind, SW_W8A8_KIND (instances.txt). */
+ * k and the type of Y. Compiled once a kind, SW_W8A8_KIND (instances.txt). */
 #include "kernels/cuda/gemm/quantized_input/persistent/w8a8_persistent.cuh"
 
 #define SW_STAGES (w8a8_is_int4(SW_W8A8_KIND) ? 5 : 4)
-#define SW_ENTRY(MODE)                                                                             \
+/* Where no stage is kept one kernel stores both types of Y. */
+#define SW_ENTRY(MODE, BF16)                                                                       \
     {                                                                                              \
-        (const void *)swk_w8a8_persistent_sm90<SW_W8A8_KIND, MODE, SW_STAGES>,                     \
+        (const void *)swk_w8a8_persistent_sm90<SW_W8A8_KIND, MODE, SW_STAGES,                      \
+                                               (BF16) || !a8l_keeps(SW_W8A8_KIND, MODE)>,          \
             a8l_shared_bytes<SW_W8A8_KIND, MODE, SW_STAGES>(), SW_A8L_THREADS                      \
     }
 
-static const w8a8_kernel kernels[] = {SW_ENTRY(W8A8_PLAIN), SW_ENTRY(W8A8_GROUPED)};
+static const w8a8_kernel kernels[][2] = {
+    {SW_ENTRY(W8A8_PLAIN, false), SW_ENTRY(W8A8_PLAIN, true)},
+    {SW_ENTRY(W8A8_GROUPED, false), SW_ENTRY(W8A8_GROUPED, true)},
+};
 
 /* Only inputs in E4M3 have scales by groups. */
 template <int KIND>
 static const w8a8_kernel *with_x_groups()
 {
     if constexpr (KIND == W8A8_E4M3) {
-        static const w8a8_kernel kernel = SW_ENTRY(W8A8_X_GROUPS);
+        static const w8a8_kernel kernel = SW_ENTRY(W8A8_X_GROUPS, true);
 
         return &kernel;
     }
     return NULL;
 }
 
-extern "C" const w8a8_kernel *SW_INSTANCE(sw_w8a8_persistent)(int mode)
+extern "C" const w8a8_kernel *SW_INSTANCE(sw_w8a8_persistent)(int mode, bool y_is_bf16)
 {
-    return mode <= W8A8_GROUPED ? &kernels[mode] : with_x_groups<SW_W8A8_KIND>();
+    return mode <= W8A8_GROUPED ? &kernels[mode][y_is_bf16] : with_x_groups<SW_W8A8_KIND>();
 }

@@ -1,5 +1,5 @@
-/* w4a16_persistent.cu - plan and launch the kernels of int4 weights for many tokens: a row of the
- * table. */
+/* w4a16_persistent.cu - plan and launch the kernels of integer codes of 2, 3 and 4 bits for many
+ * tokens: a row of the table. */
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/gemm/tensor_map.cuh"
@@ -18,17 +18,20 @@ extern "C" const int sw_w4a16_persistent_n_tiles =
 
 static const nwl_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 {
-    int cut = sw_weight_only_cut_of(&p->tiles);
-    bool has_zeros = !p->tiles.spec.is_symmetric;
+    static const nwl_kernel *(*const of[][2])(int, int, bool) = {
+        {sw_w4a16_persistent_bf16_2, sw_w4a16_persistent_f16_2},
+        {sw_w4a16_persistent_bf16_3, sw_w4a16_persistent_f16_3},
+        {sw_w4a16_persistent_bf16, sw_w4a16_persistent_f16},
+    };
 
-    return p->dtype == SW_DTYPE_BF16 ? sw_w4a16_persistent_bf16(tile, cut, has_zeros)
-                                     : sw_w4a16_persistent_f16(tile, cut, has_zeros);
+    return of[sw_weight_only_bits_of(&p->tiles) - 2][p->dtype != SW_DTYPE_BF16](
+        tile, sw_weight_only_cut_of(&p->tiles), !p->tiles.spec.is_symmetric);
 }
 
 /* Weights are scaled in the type of X. */
 extern "C" bool sw_w4a16_persistent_can_run(const sw_cuda_gemm *p, int tile)
 {
-    return sw_cuda_weights_of(&p->tiles) == SW_CUDA_W_INT4 && p->act.scope == SW_ACT_NONE &&
+    return sw_weight_only_bits_of(&p->tiles) && p->act.scope == SW_ACT_NONE &&
            sw_weight_only_cut_of(&p->tiles) >= 0 && p->tiles.spec.scale_dtype == p->dtype &&
            kernel_of(p, tile)->entry;
 }

@@ -18,14 +18,15 @@
 
 /* How a kernel is cut: a row of w4a16_persistent_tiles.def (T to STAGES) and what the weights are.
  * ROOM is what T is in whole blocks: a stage has room for so many tokens. */
-template <int T_, int ROOM_, int MT_, int NWG_, int STAGES_, int GPS_, bool BF16_, bool ZEROS_>
+template <int KIND_, int T_, int ROOM_, int MT_, int NWG_, int STAGES_, int GPS_, bool BF16_,
+          bool ZEROS_>
 struct nwl_cut {
-    static constexpr int KIND = NW_INT4, MODE = NW_SCALED, KW = 1, T = T_, ROOM = ROOM_, MT = MT_,
+    static constexpr int KIND = KIND_, MODE = NW_SCALED, KW = 1, T = T_, ROOM = ROOM_, MT = MT_,
                          NWG = NWG_, STAGES = STAGES_, GPS = GPS_;
     static constexpr bool BF16 = BF16_, ZEROS = ZEROS_, GROUPED = true;
     static constexpr int NT = MT * NWG, C = 64 * NT;
     static constexpr int consumers = NWG * 128, threads = consumers + 128;
-    using half = nwl_cut<T_ / 2, ROOM_, MT_, NWG_, STAGES_, GPS_, BF16_, ZEROS_>;
+    using half = nwl_cut<KIND_, T_ / 2, ROOM_, MT_, NWG_, STAGES_, GPS_, BF16_, ZEROS_>;
 
     /* batches: k-steps of 16 in one, and how many there are */
     static constexpr int steps = GPS == 4 ? 2 : 4;
@@ -38,7 +39,8 @@ struct nwl_cut {
     /* a stage */
     static constexpr int x_bytes = NW_STAGE_TILES * T * 128;
     static constexpr int tile_blocks = 1, blocks = NW_STAGE_TILES;
-    static constexpr int w_at = NW_STAGE_TILES * ROOM * 128, w_bytes = NT * blocks * NW_BLOCK_BYTES;
+    static constexpr int block_bytes = nw_block_bytes(KIND);
+    static constexpr int w_at = NW_STAGE_TILES * ROOM * 128, w_bytes = NT * blocks * block_bytes;
     static constexpr int s_at = w_at + w_bytes;
     static constexpr int z_at = s_at + NT * GPS * 128;
     static constexpr int stage_bytes = (z_at + (ZEROS ? NT * GPS * 64 : 0) + 1023) / 1024 * 1024;

@@ -36,6 +36,10 @@ typedef struct nwl_kernel {
  */
 const nwl_kernel *sw_w4a16_persistent_bf16(int tile, int cut, bool has_zeros);
 const nwl_kernel *sw_w4a16_persistent_f16(int tile, int cut, bool has_zeros);
+const nwl_kernel *sw_w4a16_persistent_bf16_3(int tile, int cut, bool has_zeros);
+const nwl_kernel *sw_w4a16_persistent_f16_3(int tile, int cut, bool has_zeros);
+const nwl_kernel *sw_w4a16_persistent_bf16_2(int tile, int cut, bool has_zeros);
+const nwl_kernel *sw_w4a16_persistent_f16_2(int tile, int cut, bool has_zeros);
 
 #ifdef __cplusplus
 }

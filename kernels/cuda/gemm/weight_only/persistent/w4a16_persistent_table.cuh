@@ -1,10 +1,11 @@
-/* w4a16_persistent_table.cuh - the persistent W4A16 kernels of one type of X and Y, by tile, groups
- * a stage, and whether there are zero points. Compiled once a type, SW_X_IS_BF16 (instances.txt).
- */
+/* w4a16_persistent_table.cuh - the persistent kernels of one kind of codes, SW_W_KIND, and one type
+ * of X and Y, by tile, groups a stage, and whether there are zero points. Compiled once a kind and
+ * type, SW_X_IS_BF16 (instances.txt). */
 #include "kernels/cuda/gemm/weight_only/persistent/w4a16_persistent.cuh"
 
 static const nwl_kernel kernels[][3][2] = {
-#define SW_NWL_CUT(GPS, ZEROS, T, MT, NWG, ST) nwl_cut<T, T, MT, NWG, ST, GPS, SW_X_IS_BF16, ZEROS>
+#define SW_NWL_CUT(GPS, ZEROS, T, MT, NWG, ST) \
+    nwl_cut<SW_W_KIND, T, T, MT, NWG, ST, GPS, SW_X_IS_BF16, ZEROS>
 #define SW_NWL_ENTRY(...)                                                                          \
     {                                                                                              \
         (const void *)swk_w4a16_persistent_sm90<SW_NWL_CUT(__VA_ARGS__)>,                          \
