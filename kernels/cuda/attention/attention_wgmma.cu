@@ -4,6 +4,7 @@
 #include "kernels/cuda/attention/attention_wgmma.cuh"
 #include "kernels/cuda/gemm/tensor_map.cuh"
 #include "kernels/cuda/ops/engine_launch.cuh"
+#include "kernels/cuda/runtime/cuda_check.h"
 
 #define LOG2_E 1.4426950408889634f
 #define SECTION_BYTES ((int64_t)24 << 20) /* of keys and values: half of an L2 of 50 MB */
@@ -83,7 +84,9 @@ static sw_code run(const sw_attn_args *a, sw_launch how, sw_err *err)
         (rc = sw_device_check((int)cudaFuncSetAttribute(swk_attention_sm90<P>,
                                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                         P::shared_bytes),
-                              "attention", err)) != SW_OK)
+                              "attention", err)) != SW_OK ||
+        (rc = sw_checked_fill(a->out.d, 2 * a->out.stride, 2 * a->n_heads * a->v_head_dim,
+                              a->n_seqs * a->seq_len, how.stream, err)) != SW_OK)
         return rc;
     return sw_start("attention", swk_attention_sm90<P>,
                     dim3((unsigned)(n_units < a->n_sms ? n_units : a->n_sms)), P::threads,
