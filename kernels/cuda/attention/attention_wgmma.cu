@@ -80,13 +80,13 @@ static sw_code run(const sw_attn_args *a, sw_launch how, sw_err *err)
     sw_code rc;
 
     if (n_units == 0) return SW_OK;
-    if ((rc = make_maps(&maps, a, P::rows, P::KEYS, err)) != SW_OK ||
+    if ((rc = sw_checked_fill(a->out.d, a->out.stride * 2, (int64_t)a->n_heads * a->v_head_dim * 2,
+                              a->n_seqs * a->seq_len, how.stream, err)) != SW_OK ||
+        (rc = make_maps(&maps, a, P::rows, P::KEYS, err)) != SW_OK ||
         (rc = sw_device_check((int)cudaFuncSetAttribute(swk_attention_sm90<P>,
                                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                         P::shared_bytes),
-                              "attention", err)) != SW_OK ||
-        (rc = sw_checked_fill(a->out.d, 2 * a->out.stride, 2 * a->n_heads * a->v_head_dim,
-                              a->n_seqs * a->seq_len, how.stream, err)) != SW_OK)
+                              "attention", err)) != SW_OK)
         return rc;
     return sw_start("attention", swk_attention_sm90<P>,
                     dim3((unsigned)(n_units < a->n_sms ? n_units : a->n_sms)), P::threads,

@@ -19,10 +19,10 @@ sw_code sw_device_check(int code, const char *what, sw_err *err) SW_MUST_USE;
 }
 #endif
 
-/* Fill rows that cuBLAS, or a kernel of ours that stores as it does, is about to overwrite with
- * NaNs, on `stream`, in builds for compute-sanitizer (CONFIG=checked); other builds do nothing
- * here. They store by the copy engine, which initcheck does not see: it takes the rows for never
- * written. After the fill it does not, and what is left out still shows as a NaN. */
+/* Fill rows that are about to be overwritten with NaNs, on `stream`, in builds for
+ * compute-sanitizer (CONFIG=checked); other builds do nothing here. For what stores by the copy
+ * engine, as cuBLAS and kernels of our own do: initcheck does not see that and takes the rows for
+ * never written. After the fill it does not, and what is left out still shows as a NaN. */
 static inline sw_code sw_checked_fill(void *d, int64_t stride_bytes, int64_t row_bytes,
                                       int64_t n_rows, void *stream, sw_err *err)
 {

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/gemm/quantized_input/w8a8_rows.h"
 #include "kernels/cuda/gemm/tensor_map.cuh"
+#include "kernels/cuda/runtime/cuda_check.h"
 
 #define N_TOKENS 256 /* of a block of Y, as w8a8_persistent.cuh has it */
 #define N_CHANNELS 128
@@ -118,6 +119,8 @@ extern "C" sw_code sw_w8a8_persistent_run(const sw_cuda_gemm *p, const sw_cuda_p
     (void)d_workspace;
     args.x_rows = (int)sw_cuda_up(sw_cuda_x_rows(p, &sw_w8a8_persistent_tiles[0]), 16) * 16;
     rc = map_all(&maps, p, &args, cluster, err);
+    if (!rc && args.y_is_aligned)
+        rc = sw_checked_fill(p->d_y, p->y_stride * 2, p->tiles.n_out * 2, p->m, stream, err);
     if (rc) return rc;
     args.grid = {(int)by_channel, (int)by_token, (int)rounds.n_whole,
                  (int)(rounds.n_whole + (by_channel * by_token - rounds.n_whole) * cluster)};
