@@ -57,6 +57,7 @@ test_engine_memory gemma2
 test_engine_spread
 test_solver
 test_solver_wide
+test_streams
 test_search
 test_marlin'
 

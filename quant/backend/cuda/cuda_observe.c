@@ -6,6 +6,16 @@
 #include "quant/backend/cuda/cuda_sizes.h"
 #include "quant/backend/cuda/cuda_streams.h"
 
+/* The original stream's last look, if it is one: at the one site that is wanted, whose linear ends
+ * the half. */
+typedef struct last_look {
+    bool is_moving;    /* the stream moves through the half as it is seen, */
+    bool from_outputs; /* and what that adds to it is W x0 of the one linear in slot */
+    sw_half half;
+    sw_site site;
+    sw_slot slot;
+} last_look;
+
 /* What the original model saw in a batch, kept until the quantized model's turn. */
 typedef struct watcher {
     const sw_streams *s;
@@ -15,9 +25,7 @@ typedef struct watcher {
     uint16_t *d_dr;                /* [batch tokens, hidden] */
     sw_slot weighs[SW_SITE_COUNT]; /* the linear whose W D is summed; SW_SLOT_COUNT: D itself is */
     uint16_t *d_weighed;           /* [batch tokens, hidden] W (x0 - x), or W x0 */
-    sw_half moves;                 /* the original stream moves through this half as it is seen; */
-    bool is_moving;
-    bool from_outputs;             /* and what that adds to it is W x0 */
+    last_look last;
     uint16_t *d_rounded;           /* [batch tokens, widest], NULL when inputs stay floats */
     sw_cuda_range range[SW_SITE_COUNT];
     sw_cuda_sizes sizes[SW_SITE_COUNT];
@@ -72,8 +80,10 @@ static sw_code weigh(watcher *o, sw_site site, sw_err *err)
     sw_hessian *seen = &o->stats->site[site], *held = &o->stats->held[site];
     sw_code rc;
 
-    o->weighs[site] = (o->from_outputs ? sw_cuda_only_slot : sw_cuda_weighing_slot)(
-        s->model, o->stats->layer, site, seen->k_in, seen->n_out_residual);
+    o->weighs[site] = o->last.from_outputs
+                          ? o->last.slot
+                          : sw_cuda_weighing_slot(s->model, o->stats->layer, site, seen->k_in,
+                                                  seen->n_out_residual);
     if (o->weighs[site] == SW_SLOT_COUNT) return SW_OK;
     if ((rc = sw_hessian_weigh(seen, err)) != SW_OK ||
         (rc = sw_hessian_weigh(held, err)) != SW_OK || o->d_weighed)
@@ -81,32 +91,30 @@ static sw_code weigh(watcher *o, sw_site site, sw_err *err)
     return take(&o->d_weighed, gpu_of(o), batch_tokens(s) * s->model->hidden, 2, err);
 }
 
-/* Whether the original stream can move while its last look is taken: at the one site that is
- * wanted, whose linear ends the half. */
-static void plan_move(watcher *o, const sw_block *original)
+/* From what every rank knows, whether it has windows or not. */
+static last_look plan_move(const sw_streams *s, const sw_site_stats *stats,
+                           const sw_block *original)
 {
-    const sw_site_stats *stats = o->stats;
-    const sw_streams *s = o->s;
     const sw_model *m = s->model;
-    sw_site at = SW_SITE_COUNT;
-    sw_slot slot;
+    last_look l = {.site = SW_SITE_COUNT};
+    const sw_hessian *h;
     int n_wanted = 0;
 
     for (int site = 0; site < SW_SITE_COUNT; site++)
-        if (stats->is_wanted[site]) n_wanted++, at = (sw_site)site;
-    if (!s->is_last_look || n_wanted != 1 || stats->experts || !stats->site[at].d ||
-        !sw_cuda_may_keep(m, stats->layer, at))
-        return;
-    o->moves = sw_engine_half_of(m, stats->layer, at);
-    o->is_moving = o->moves == SW_HALF_ATTENTION
-                       ? s->ahead == SW_HALF_BOTH
-                       : o->moves == SW_HALF_MLP && s->ahead == SW_HALF_MLP &&
-                             !sw_model_is_sparse(m, stats->layer);
-    slot = sw_cuda_only_slot(m, stats->layer, at, stats->site[at].k_in,
-                             stats->site[at].n_out_residual);
-    o->from_outputs = o->is_moving && slot != SW_SLOT_COUNT &&
-                      !sw_block_weight((sw_block *)(uintptr_t)original, slot, -1)->bias &&
-                      sw_cuda_half_only_adds(m, stats->layer, o->moves, at);
+        if (stats->is_wanted[site]) n_wanted++, l.site = (sw_site)site;
+    if (!s->is_last_look || n_wanted != 1 || stats->experts || !stats->site[l.site].d ||
+        !sw_cuda_may_keep(m, stats->layer, l.site))
+        return l;
+    h = &stats->site[l.site];
+    l.half = sw_engine_half_of(m, stats->layer, l.site);
+    l.is_moving = l.half == SW_HALF_ATTENTION
+                      ? s->ahead == SW_HALF_BOTH
+                      : l.half == SW_HALF_MLP && s->ahead == SW_HALF_MLP &&
+                            !sw_model_is_sparse(m, stats->layer);
+    l.slot = sw_cuda_only_slot(m, stats->layer, l.site, h->k_in, h->n_out_residual);
+    l.from_outputs = l.is_moving && l.slot != SW_SLOT_COUNT && !original->linear[l.slot].bias &&
+                     sw_cuda_half_only_adds(m, stats->layer, l.half, l.site);
+    return l;
 }
 
 static sw_code watcher_new(watcher *o, const sw_streams *s, sw_site_stats *stats,
@@ -116,13 +124,12 @@ static sw_code watcher_new(watcher *o, const sw_streams *s, sw_site_stats *stats
     sw_device *gpu = sw_cuda_gpu(&s->place);
     sw_code rc = SW_OK;
 
-    *o = (watcher){.s = s, .stats = stats};
-    plan_move(o, original);
+    *o = (watcher){.s = s, .stats = stats, .last = plan_move(s, stats, original)};
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
         const sw_hessian *h = &stats->site[site];
         if (!h->d) continue;
         o->has_original = true;
-        if (!o->from_outputs) rc = take(&o->d_x0[site], gpu, n * h->k_in, 2, err);
+        if (!o->last.from_outputs) rc = take(&o->d_x0[site], gpu, n * h->k_in, 2, err);
         if (rc == SW_OK && h->n_out_residual) rc = take(&o->d_r0[site], gpu, n * hidden, 4, err);
         if (rc == SW_OK && h->n_out_residual && !o->d_dr)
             rc = take(&o->d_dr, gpu, n * hidden, 2, err);
@@ -231,7 +238,7 @@ static sw_code add_chunks(watcher *o, sw_site site, const uint16_t *d_x, int64_t
     const uint16_t *d_dx = o->d_x0[site];
     sw_code rc = SW_OK;
 
-    if (o->from_outputs) {
+    if (o->last.from_outputs) {
         d_dx = o->d_weighed;
         dx_width = s->model->hidden;
     } else if (d_dx && o->weighs[site] != SW_SLOT_COUNT) {
@@ -294,11 +301,11 @@ static sw_code run_original(sw_streams *s, watcher *o, int64_t seq, const sw_dev
     const int64_t n = sw_cuda_batch_at(s, seq) * sw_cuda_row_elems(s);
     sw_code rc;
 
-    if (!o->is_moving)
+    if (!o->last.is_moving)
         return sw_cuda_run_up_to(s, on->original, o->stats->layer, on->d_x0, seq, tap, stop_at,
                                  err);
-    rc = sw_cuda_move(s, on->d_x0, on->original, seq, o->moves, tap, err);
-    if (rc != SW_OK || !o->from_outputs) return rc;
+    rc = sw_cuda_move(s, on->d_x0, on->original, seq, o->last.half, tap, err);
+    if (rc != SW_OK || !o->last.from_outputs) return rc;
     return sw_solver_to_bf16(on->solver, o->d_weighed, on->d_x0 + seq * sw_cuda_row_elems(s),
                              o->d_r0[stop_at], n, err);
 }
@@ -360,18 +367,23 @@ static int last_shown(const sw_site_stats *stats)
 }
 
 /* W D of sums of W x0 with x: less W H, which is one product for the whole text. */
-sw_code sw_cuda_streams_observed(sw_streams *s, sw_site_stats *stats, sw_err *err)
+sw_code sw_cuda_streams_observed(sw_streams *s, sw_site_stats *stats, const sw_block *original,
+                                 sw_err *err)
 {
-    sw_cuda_streams *on = s->own;
-    sw_hessian *sums[] = {&stats->site[on->products_at], &stats->held[on->products_at]};
-    sw_code rc = SW_OK;
+    const last_look l = plan_move(s, stats, original);
+    const sw_cuda_streams *on = s->own;
+    sw_hessian *sums[2];
+    sw_code rc;
 
-    for (int i = 0; i < 2 && rc == SW_OK && on->has_products; i++)
+    if (!l.from_outputs) return SW_OK;
+    rc = sw_cuda_load_original(s, original, false, err); /* a rank without windows has not */
+    sums[0] = &stats->site[l.site];
+    sums[1] = &stats->held[l.site];
+    for (int i = 0; i < 2 && rc == SW_OK; i++)
         if (sums[i]->n_tokens)
             rc = sw_solver_take_product(on->solver, sums[i]->d,
-                                        sw_device_block_values(on->original, on->products_of),
-                                        sums[i]->h, sums[i]->n_out_residual, sums[i]->k_in, err);
-    on->has_products = false;
+                                        sw_device_block_values(on->original, l.slot), sums[i]->h,
+                                        sums[i]->n_out_residual, sums[i]->k_in, err);
     return rc;
 }
 
@@ -393,12 +405,7 @@ sw_code sw_cuda_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_bl
     if (rc == SW_OK) rc = observe_chunks(s, &o, on->held, (sw_site)stop_at, progress, err);
     if (rc == SW_OK) rc = fetch_sizes(&o, err);
     if (rc == SW_OK) rc = sw_site_stats_settle(stats, err);
-    if (o.is_moving) on->is_original_ahead = true;
-    if (o.from_outputs) {
-        on->has_products = true;
-        on->products_at = (sw_site)stop_at;
-        on->products_of = o.weighs[stop_at];
-    }
+    if (o.last.is_moving) on->is_original_ahead = true;
     if (on->held_has_experts && (rc != SW_OK || s->to == s->n_seqs)) sw_cuda_drop_held(on);
     watcher_free(&o);
     return rc;

@@ -32,10 +32,7 @@ typedef struct sw_cuda_streams {
                                  * NULL */
     sw_site kept_at;
     int64_t kept_width;         /* its k_in */
-    bool is_original_ahead;     /* d_x0 has moved to the end of the half while it was observed; */
-    bool has_products;          /* and sums of products_at are of W x0 with x instead of W D, */
-    sw_site products_at;
-    sw_slot products_of;        /* for this W */
+    bool is_original_ahead;     /* d_x0 has moved to the end of the half while it was observed */
 } sw_cuda_streams;
 
 /* Elements of one sequence. */
