@@ -13,6 +13,7 @@
 #include "quant/backend/cuda/cuda_watch.h"
 #include "quant/method/grid.h"
 #include "quant/stats/channels.h"
+#include "tests/gpu/support/solver_case.h"
 #include "tests/support/toys/qtensor_gen.h"
 #include "tests/support/toys/random.h"
 
@@ -27,8 +28,7 @@ static sw_place there, here = {.backend = &sw_backend_cpu, .n_threads = 2};
 static int open_all(void **state)
 {
     (void)state;
-    MUST(sw_device_open(&gpu, 0, 0, &err));
-    MUST(sw_solver_open(&solver, gpu, 0, &err));
+    (void)solver_pair_open(&gpu, &solver);
     there = (sw_place){.backend = cuda, .device = solver, .n_threads = 2};
     return 0;
 }
@@ -36,10 +36,7 @@ static int open_all(void **state)
 static int close_all(void **state)
 {
     (void)state;
-    sw_solver_close(solver);
-    assert_int_equal(sw_device_taken_bytes(gpu), 0); /* nothing of any test is left */
-    sw_device_close(gpu);
-    return 0;
+    return solver_pair_close(gpu, solver);
 }
 
 /* Weights with a few large ones, a row of zeros, a group of zeros and denormals. */

@@ -25,18 +25,13 @@ static sw_solver *solver;
 static int open_all(void **state)
 {
     (void)state;
-    MUST(sw_device_open(&gpu, 0, 0, &err));
-    MUST(sw_solver_open(&solver, gpu, 0, &err));
-    return 0;
+    return solver_pair_open(&gpu, &solver);
 }
 
 static int close_all(void **state)
 {
     (void)state;
-    sw_solver_close(solver);
-    assert_int_equal(sw_device_taken_bytes(gpu), 0); /* lanes leave nothing either */
-    sw_device_close(gpu);
-    return 0;
+    return solver_pair_close(gpu, solver);
 }
 
 /* Of every size around that of a piece, and of several. */

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "quant/backend/cuda/cuda_streams.h"
+#include "tests/gpu/support/solver_case.h"
 #include "tests/support/cases/stats_case.h"
 #include "tests/support/toys/random.h"
 
@@ -223,18 +224,13 @@ static void original_moves_while_it_is_seen(void **state)
 static int open_all(void **state)
 {
     (void)state;
-    MUST(sw_device_open(&gpu, 0, 0, &err));
-    MUST(sw_solver_open(&solver, gpu, 0, &err));
-    return 0;
+    return solver_pair_open(&gpu, &solver);
 }
 
 static int close_all(void **state)
 {
     (void)state;
-    sw_solver_close(solver);
-    assert_int_equal(sw_device_taken_bytes(gpu), 0);
-    sw_device_close(gpu);
-    return 0;
+    return solver_pair_close(gpu, solver);
 }
 
 int main(void)

@@ -29,6 +29,21 @@ static void fill_x(solver_case *c, uint64_t seed)
     free(size);
 }
 
+int solver_pair_open(sw_device **gpu, sw_solver **solver)
+{
+    MUST(sw_device_open(gpu, 0, 0, &err));
+    MUST(sw_solver_open(solver, *gpu, 0, &err));
+    return 0;
+}
+
+int solver_pair_close(sw_device *gpu, sw_solver *solver)
+{
+    sw_solver_close(solver);
+    assert_int_equal(sw_device_taken_bytes(gpu), 0);
+    sw_device_close(gpu);
+    return 0;
+}
+
 void solver_case_new(solver_case *c, sw_device *gpu, sw_solver *solver, int64_t k_in,
                      int64_t n_tokens, uint64_t seed)
 {

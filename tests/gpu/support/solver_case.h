@@ -16,6 +16,11 @@ typedef struct solver_case {
     sw_device_factor device;
 } solver_case;
 
+/* The first device and a solver on it, for a group of tests; 0, or the test has failed. */
+int solver_pair_open(sw_device **gpu, sw_solver **solver);
+/* Nothing of any test may be left on the device. */
+int solver_pair_close(sw_device *gpu, sw_solver *solver);
+
 /* Activations whose channels differ widely in size and depend on each other; channel 3 is dead. */
 void solver_case_new(solver_case *c, sw_device *gpu, sw_solver *solver, int64_t k_in,
                      int64_t n_tokens, uint64_t seed);
