@@ -52,6 +52,22 @@ static __device__ __forceinline__ void w8a8_put8(const w8a8_args &a, int token, 
         if (channel + i < a.n_out) to[i] = (uint16_t)(words[i / 2] >> (i % 2 * 16));
 }
 
+/* A warpgroup's 64 tokens of a tile, parked in shared memory by the swizzle of 128 bytes, to Y. */
+static __device__ __forceinline__ void w8a8_put_rows(const w8a8_args &a, int token0, int n_tile,
+                                                     uint32_t rows)
+{
+    int thread = (int)threadIdx.x % 128;
+
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int token = i * 16 + thread / 8, chunk = thread % 8;
+
+        if (n_tile < a.n_tiles)
+            w8a8_put8(a, token0 + token, n_tile * 64 + chunk * 8,
+                      sw_shared16(rows + (uint32_t)(token * 128 + (chunk ^ token % 8) * 16)));
+    }
+}
+
 /* Y of one channel and two tokens; x_scales: of token 0. */
 template <int KIND, int MODE, typename type>
 static __device__ __forceinline__ uint32_t w8a8_pair(const type *sum, const w8a8_args &a, int token,
@@ -102,14 +118,7 @@ static __device__ __forceinline__ void w8a8_store_own(const type *total, const w
             sw_store_transposed4(to + (uint32_t)j * 8 * 128, out);
         }
         sw_named_sync(2 + group, 128);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int token = i * 16 + thread / 8, chunk = thread % 8;
-
-            if (n_tile < a.n_tiles)
-                w8a8_put8(a, token0 + token, n_tile * 64 + chunk * 8,
-                          sw_shared16(park + (uint32_t)(token * 128 + (chunk ^ token % 8) * 16)));
-        }
+        w8a8_put_rows(a, token0, n_tile, park);
         sw_named_sync(2 + group, 128);
     }
 }

@@ -146,22 +146,6 @@ static __device__ __forceinline__ void a8l_lay_out(const type *sums, uint32_t as
     }
 }
 
-/* Such rows to Y, by all threads: the copy engine cannot where rows of Y are not aligned. */
-static __device__ __forceinline__ void a8l_put_rows(const w8a8_args &a, int token0, int n_tile,
-                                                    uint32_t rows)
-{
-    int thread = (int)threadIdx.x % 128;
-
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        int token = i * 16 + thread / 8, chunk = thread % 8;
-
-        if (n_tile < a.n_tiles)
-            w8a8_put8(a, token0 + token, n_tile * 64 + chunk * 8,
-                      sw_shared16(rows + (uint32_t)(token * 128 + (chunk ^ token % 8) * 16)));
-    }
-}
-
 /* 64 n tokens of a lane's sums to Y, from `first` of the block on, through the warpgroup's own part
  * alone: where Y is not aligned, or where what a copy leaves of a stage is multiplied. */
 template <bool BF16, int T, typename type>
@@ -176,7 +160,7 @@ a8l_store_slowly(const type *total, const w8a8_args &a, const w8a8_place &p, int
         if (q >= n) break;
         a8l_lay_out<BF16, T>(total + q * 32, aside, first + q * 64, c, rows);
         sw_named_sync(2 + group, 128);
-        a8l_put_rows(a, p.token0 + first + q * 64, n_tile, rows);
+        w8a8_put_rows(a, p.token0 + first + q * 64, n_tile, rows);
         sw_named_sync(2 + group, 128);
     }
 }
