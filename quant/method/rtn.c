@@ -36,31 +36,13 @@ static int64_t part_of(const rtn_job *job)
     return sw_min_i64(p->k_in, sw_ceil_div(PART_COLS, group) * group);
 }
 
-static void round_parts(sw_slab *slab, const rtn_job *job, int64_t row0, int64_t n_rows)
+/* The slab's columns of these rows. */
+static sw_code round_part(sw_row_figures *out, sw_slab *slab, const rtn_job *job, int64_t row0,
+                          int64_t n_rows, sw_err *err)
 {
-    for (int64_t first = 0; first < slab->k_in; first += slab->width) {
-        sw_slab_move(slab, first);
-        sw_slab_load(slab, job->p->w, NULL, row0, n_rows);
-        fit_plain(slab, job);
-        sw_slab_store(slab, job->q, row0, n_rows);
-    }
-}
-
-static sw_code rtn_slab(sw_row_figures *out, sw_row_space *space, const void *ctx, int64_t row0,
-                        int64_t n_rows, sw_err *err)
-{
-    const rtn_job *job = ctx;
     const sw_solve_problem *p = job->p;
-    sw_slab *slab = &space->slab;
     sw_code rc = SW_OK;
 
-    if (!slab->target) rc = sw_slab_new_part(slab, &p->spec, p->k_in, part_of(job), err);
-    if (rc != SW_OK) return rc;
-    slab->frame = &job->frame;
-    if (slab->width < p->k_in) {
-        round_parts(slab, job, row0, n_rows);
-        return SW_OK;
-    }
     sw_slab_load(slab, p->w, NULL, row0, n_rows);
     fit_plain(slab, job);
     if (p->factor)
@@ -72,6 +54,23 @@ static sw_code rtn_slab(sw_row_figures *out, sw_row_space *space, const void *ct
         if (p->factor) rc = sw_refine_loss(slab, p->factor, &out->loss, NULL, err);
     }
     sw_slab_store(slab, job->q, row0, n_rows);
+    return rc;
+}
+
+static sw_code rtn_slab(sw_row_figures *out, sw_row_space *space, const void *ctx, int64_t row0,
+                        int64_t n_rows, sw_err *err)
+{
+    const rtn_job *job = ctx;
+    const int64_t k_in = job->p->k_in;
+    sw_slab *slab = &space->slab;
+    sw_code rc = SW_OK;
+
+    if (!slab->target) rc = sw_slab_new_part(slab, &job->p->spec, k_in, part_of(job), err);
+    slab->frame = &job->frame;
+    for (int64_t first = 0; first < k_in && rc == SW_OK; first += slab->width) {
+        sw_slab_move(slab, first);
+        rc = round_part(out, slab, job, row0, n_rows, err);
+    }
     return rc;
 }
 
