@@ -37,7 +37,7 @@ kill_after() {
         until [ "$(lines)" -gt "$1" ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
         kill -9 $pid 2>/dev/null
         wait $pid 2>/dev/null
-        [ -d "$PART" ] && [ "$(lines)" -gt "$1" ] && return
+        [ -d "$PART" ] && [ ! -d "$OUT" ] && [ "$(lines)" -gt "$1" ] && return
         rm -rf "$OUT" "$PART"
     done
     fail "no run could be killed after $1 blocks: $(cat "$T/stderr")"
@@ -56,8 +56,8 @@ while [ $n_kills -lt $KILLS ] && [ $failures -eq 0 ]; do
     us=$((RANDOM * whole_us / 32768))
     if kill_at $((us / 1000000)).$(printf %06d $((us % 1000000))) --threads $((1 + n_kills % 2)); then
         n_kills=$((n_kills + 1))
-        # killed after the last step, while it was read back
-        [ ! -d "$OUT" ] || { same "$T/whole" "$OUT" && rm -r "$OUT" && continue; }
+        # killed after the last step, while it was read back or its journal was removed
+        [ ! -d "$OUT" ] || { same "$T/whole" "$OUT" && rm -rf "$OUT" "$PART" && continue; }
         [ "$before" -gt 1 ] && n_resumed=$((n_resumed + 1))
         # what was in the journal stays in it
         [ ! -d "$PART" ] || [ "$(lines)" -ge "$before" ] || fail 'the journal has shrunk'
