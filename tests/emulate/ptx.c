@@ -332,6 +332,8 @@ static const struct {
     {"mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", mma_s8},
 };
 
+const char *emu_text;
+
 emu_instruction *emu_find(const char *text)
 {
     const size_t n = strcspn(text, " ");
@@ -340,5 +342,6 @@ emu_instruction *emu_find(const char *text)
         if (strcmp(rows[i].text, text) == 0 ||
             (n && strlen(rows[i].text) == n && strncmp(rows[i].text, text, n) == 0))
             return rows[i].run;
+    if (emu_find_hopper(text)) return emu_find_hopper(text);
     emu_fault("not emulated: %s", text);
 }
