@@ -5,7 +5,6 @@
 #include "kernels/cuda/decode/decode_chain.h"
 #include "kernels/cuda/experts/routed.h"
 #include "kernels/cuda/gemm/gemm_rows.h"
-#include "kernels/cuda/gemm/weight_only/weight_only_kernels.h"
 #include "kernels/cuda/ops/engine_ops.h"
 #include "kernels/cuda/ops/mixers/mixers.h"
 
@@ -42,22 +41,6 @@
     }
 #include "kernels/cuda_kernels.def"
 #undef SW_CUDA_KERNEL
-
-/* Of kernels that are emulated, those of formats that are not compiled. */
-#define EMU_NO_NARROW(name)                                               \
-    EMU_WEAK const nw_kernel *name(int tile, int cut, bool has_zeros)     \
-    {                                                                     \
-        static const nw_kernel none;                                      \
-                                                                          \
-        (void)tile, (void)cut, (void)has_zeros;                           \
-        return &none;                                                     \
-    }
-EMU_NO_NARROW(sw_w4a16_bf16)
-EMU_NO_NARROW(sw_w4a16_f16)
-EMU_NO_NARROW(sw_w4a16_bf16_3)
-EMU_NO_NARROW(sw_w4a16_f16_3)
-EMU_NO_NARROW(sw_w4a16_bf16_2)
-EMU_NO_NARROW(sw_w4a16_f16_2)
 
 EMU_WEAK bool sw_attention_wgmma_can_run(const sw_attn_args *a, const float *slopes)
 {

@@ -16,8 +16,12 @@ EMU_LIGHT := $(filter-out $(EMU_HEAVY),$(filter kernels/cuda/ops/% kernels/cuda/
 EMU_TESTS := test_engine_ops test_solver test_streams
 EMU_MORE  := test_engine_mixers
 
-EMU_GEMM  := $(addprefix kernels/cuda/gemm/,tensor_map.cu weight_only/weight_only_run.cu weight_only/w4a16.cu)
-EMU_GEMM_GEN := $(addprefix $(BUILD)/gen/kernels/cuda/gemm/,weight_only/w4a16_bf16.cu)
+EMU_GEMM  := $(addprefix kernels/cuda/gemm/,tensor_map.cu $(addprefix weight_only/,weight_only_run.cu w4a16.cu w8a16.cu \
+             persistent/w4a16_persistent.cu) $(addprefix quantized_input/,split_k/w8a8_split_k.cu two_ctas/w8a8_two_ctas.cu \
+             persistent/w8a8_persistent.cu))
+EMU_GEMM_GEN := $(addprefix $(BUILD)/gen/kernels/cuda/gemm/,$(addprefix weight_only/,w4a16_bf16.cu persistent/w4a16_persistent_bf16.cu) \
+             $(foreach kind,int8 int4_e4m3,$(addsuffix _$(kind).cu,$(addprefix quantized_input/,split_k/w8a8_split_k \
+             two_ctas/w8a8_two_ctas persistent/w8a8_persistent))))
 EMU_HOPPER := test_gemm
 
 EMU_SRC   := $(EMU)/src
