@@ -472,7 +472,7 @@ static void run_some(uint64_t first, uint64_t n_blocks, uint64_t step, uint64_t 
         begin_block(i, there * (uint64_t)cluster_size + (uint64_t)(i % cluster_size));
     }
     go(NULL, next_ready(0, turn));
-    emu_copy_forget();
+    emu_copy_forget(n_resident);
 }
 
 uint64_t emu_seed(void)

@@ -143,7 +143,7 @@ unsigned char *emu_swizzled(unsigned char *p);
 void emu_copy(void *to, const void *from, int n_bytes, int n_there);
 void emu_copy_commit(void);
 void emu_copy_wait(int n_left); /* groups that may go on */
-void emu_copy_forget(void);     /* a block ends */
+void emu_copy_forget(int n_blocks); /* they have ended */
 
 /* ---- ptx.c: instructions ---- */
 

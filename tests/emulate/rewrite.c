@@ -292,10 +292,13 @@ static const char *launch(text *out, const char *p)
 /* `(const void *)swk_name<...>` at p, or NULL. */
 static const char *entry(text *out, const char *p)
 {
-    static const char cast[] = "(const void *)swk_";
-    const char *name = p + sizeof cast - 1 - strlen("swk_"), *end = name;
+    static const char cast[] = "(const void *)";
+    const char *name = p + sizeof cast - 1, *end;
 
     if (strncmp(p, cast, sizeof cast - 1) != 0) return NULL;
+    while (isspace((unsigned char)*name) || (name[0] == '\\' && name[1] == '\n')) name++;
+    if (strncmp(name, "swk_", 4) != 0) return NULL;
+    end = name;
     while (is_word(*end)) end++;
     if (*end == '<') end = past_bracket(end, true);
     say(out, "emu_entry(%.*s)", (int)(end - name), name);
