@@ -246,6 +246,7 @@ template <typename T> static inline T __ldcg(const T *p) { return *p; }
 template <typename T> static inline T __ldcs(const T *p) { return *p; }
 template <typename T> static inline void __stcg(T *p, T v) { *p = v; }
 static inline void __threadfence(void) {}
+[[noreturn]] static inline void __trap(void) { emu_fault("__trap()"); }
 static inline void __threadfence_block(void) {}
 
 /* As one step: nobody else runs meanwhile. `emu_atomic` checks, and the access itself does not. */

@@ -22,7 +22,10 @@ EMU_GEMM  := $(addprefix kernels/cuda/gemm/,tensor_map.cu $(addprefix weight_onl
 EMU_GEMM_GEN := $(addprefix $(BUILD)/gen/kernels/cuda/gemm/,$(addprefix weight_only/,w4a16_bf16.cu persistent/w4a16_persistent_bf16.cu) \
              $(foreach kind,int8 int4_e4m3,$(addsuffix _$(kind).cu,$(addprefix quantized_input/,split_k/w8a8_split_k \
              two_ctas/w8a8_two_ctas persistent/w8a8_persistent))))
-EMU_HOPPER := test_gemm
+EMU_REST  := $(addprefix kernels/cuda/,attention/attention_wgmma.cu $(addprefix experts/,routed_few.cu routed_many.cu routed_run.cu \
+             routed_sort.cu) decode/decode_chain.cu)
+EMU_REST_GEN := $(foreach kind,int8 e4m3 int4_e4m3,$(BUILD)/gen/kernels/cuda/experts/routed_bytes_$(kind).cu)
+EMU_HOPPER := test_gemm test_engine_ops test_routed test_chain
 
 EMU_SRC   := $(EMU)/src
 EMU_FROM  := $(shell find kernels/cuda tests/gpu/support -name '*.cu' -o -name '*.cuh')
@@ -67,24 +70,28 @@ $(EMU)/host.a: $(filter-out %/forward.o,$(LIB_OBJ)) $(CUDA_C:%.c=$(BUILD)/%.o) $
 
 $(EMU_OBJ): ISA_FLAGS := -isystem $(CUDA_HOME)/include
 
-$(addprefix $(EMU)/,$(EMU_MORE)): $(EMU_HEAVY_OBJ)
-$(addprefix $(EMU)/,$(EMU_TESTS) $(EMU_MORE) $(EMU_HOPPER)): $(EMU)/%: tests/gpu/%.c $(EMU_OBJ) $(EMU_LIGHT_OBJ) $(EMU)/host.a
+define EMU_LINK
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  TEST emulated $<")
 	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_OPT_$(CONFIG)) -DSW_CHECKED -DSW_EMULATED -isystem $(CUDA_HOME)/include -Wno-conversion \
 	  -Wno-missing-prototypes -MMD -MP -fsanitize=address,undefined $(EMU_WRAP) $< $(filter %.o %.a,$^) \
 	  $(LDFLAGS) $(UNIT_LIBS) -lstdc++ -o $@
+endef
+$(addprefix $(EMU)/,$(EMU_MORE)): $(EMU_HEAVY_OBJ)
+$(addprefix $(EMU)/,$(EMU_TESTS) $(EMU_MORE)): $(EMU)/%: tests/gpu/%.c $(EMU_OBJ) $(EMU_LIGHT_OBJ) $(EMU)/host.a
+	$(EMU_LINK)
 
-# Hopper's kernels, in places of their own.
-EMU_HOP_OBJ := $(EMU_GEMM:%=$(EMU)/%.o) $(EMU_GEMM_GEN:%=$(EMU)/%.o)
+# With Hopper's kernels: programs of their own, for tests that other kernels have too.
+EMU_HOP_OBJ := $(EMU_GEMM:%=$(EMU)/%.o) $(EMU_GEMM_GEN:%=$(EMU)/%.o) $(EMU_REST:%=$(EMU)/%.o) $(EMU_REST_GEN:%=$(EMU)/%.o)
 $(EMU_HOP_OBJ): EMU_FLAGS += -DEMU_ARCH=900 -DSW_CUDA_QUICK
-$(addprefix $(EMU)/,$(EMU_HOPPER)): $(EMU_HOP_OBJ)
+$(addprefix $(EMU)/hopper/,$(EMU_HOPPER)): $(EMU)/hopper/%: tests/gpu/%.c $(EMU_OBJ) $(EMU_LIGHT_OBJ) $(EMU_HOP_OBJ) $(EMU)/host.a
+	$(EMU_LINK)
 
 .PHONY: emulate emulate-all emulate-hopper
 emulate: $(addprefix $(EMU)/,$(EMU_TESTS)) ## CUDA kernels on the processor under ASan, UBSan and a check of races: those that are quick
 	$(Q)BUILD=$(BUILD) sh tests/run.sh $^
 emulate-all: $(addprefix $(EMU)/,$(EMU_TESTS) $(EMU_MORE)) ## all that are emulated, minutes
 	$(Q)BUILD=$(BUILD) sh tests/run.sh $^
-emulate-hopper: $(addprefix $(EMU)/,$(EMU_HOPPER)) ## kernels of Hopper on the processor, minutes
+emulate-hopper: $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)) ## kernels of Hopper on the processor, minutes
 	$(Q)SW_EMULATE_SM=90 BUILD=$(BUILD) sh tests/run.sh $^
 endif
