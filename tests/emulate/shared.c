@@ -183,6 +183,7 @@ static void explain(const unsigned char *p, const char *what, const access_note 
  * which would show in what is used. */
 static const char *const has_idle_rows[] = {
     "swk_attention_decode", /* of heads that are not there */
+    "swk_chunk_make",       /* of tokens behind the last, columns behind the last channel */
 };
 
 static bool may_read_anything(void)
