@@ -183,7 +183,8 @@ static void explain(const unsigned char *p, const char *what, const access_note 
  * which would show in what is used. */
 static const char *const has_idle_rows[] = {
     "swk_attention_decode", /* of heads that are not there */
-    "swk_chunk_make",       /* of tokens behind the last, columns behind the last channel */
+    "swk_chunk_make",     /* of tokens behind the last, of columns behind the last channel: */
+    "swk_chunk_channels", /* sw_rows_pair stores zeros in their place */
 };
 
 static bool may_read_anything(void)
