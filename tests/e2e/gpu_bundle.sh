@@ -26,12 +26,13 @@ line '  test test_skip: skipped: no GPU, 0 ok, [0-9]+ s'
 line '1 passed, 0 failed, 0 not done, 1 skipped'
 on_card 77 tests test_skip
 fake test_bad 'echo "[       OK ] one"; echo "[  ERROR   ] --- 1 != 2"; echo "[  FAILED  ] two"; exit 1'
-fake test_crash 'kill -SEGV $$'
+fake test_crash 'echo "[ RUN      ] deep"; kill -SEGV $$'
 fake test_hang 'echo "[       OK ] one"; sleep 60'
 on_card 1 tests -j 4 -t 2
 line '  test test_bad: FAILED, exit 1, 1 ok, [0-9]+ s'
 line '      \[  ERROR   \] --- 1 != 2'
 line '  test test_crash: FAILED, exit 139, 0 ok, [0-9]+ s'
+line '      \[ RUN      \] deep'
 line '  test test_hang: NOT DONE in 2 s, 1 ok, [0-9]+ s'
 line '1 passed, 2 failed, 1 not done, 1 skipped'
 on_card 1 tests test_none
@@ -47,6 +48,9 @@ PENDING=$T/list on_card 0 pending
 line '  SOME=thing test test_filter only: passed, 1 ok, [0-9]+ s'
 line '    x 12 us'
 [ "$(tail -n 1 "$T/lines")" = '2 passed, 0 failed, 0 not done, 0 skipped' ] || fail "count of $(cat "$T/lines")"
+echo '# all has run' >"$T/none"
+PENDING=$T/none on_card 0 pending
+line 'nothing is pending'
 echo 'teste test_good | a slip' >>"$T/list"
 PENDING=$T/list on_card 1 pending
 PENDING=$T/list on_card 0 pending -l
@@ -69,7 +73,8 @@ while IFS= read -r command; do
         *test\ *) read -r program filter <<<"${command##*test }"
             [ -f "tests/gpu/$program.c" ] || fail "pending.txt: no $program"
             [ -z "$filter" ] || has_test "$program" "$filter" || fail "pending.txt: $program has no test $filter" ;;
-        *script\ *) [ -f "${command##*script }" ] || fail "pending.txt: no ${command##*script }" ;;
+        *script\ *) read -r path _ <<<"${command##*script }"
+            [ -f "$path" ] || fail "pending.txt: no $path" ;;
         *bench\ *) ;;
         *) fail "pending.txt: $command" ;;
     esac

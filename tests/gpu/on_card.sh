@@ -5,7 +5,7 @@
 #   on_card.sh sanitize [TOOL... | TOOL REGEX]            compute-sanitizer: see sanitize.sh; REGEX picks lines of it
 #   on_card.sh bench NAME [ARGUMENT...]                   bench_NAME: attention, experts, gemm, ...
 #   on_card.sh pending [-l] [-j N] [-t SECONDS]           what pending.txt lists; -l: show the list only
-#   on_card.sh test PROGRAM [FILTER] | script PATH | swage ARGUMENT...      one of them
+#   on_card.sh test PROGRAM [FILTER] | script PATH [ARGUMENT...] | swage ARGUMENT...      one of them
 #
 # A line for each program: its exit code, how many tests passed, seconds, and of what failed the first messages.
 # -j: as many at a time (default: one a processor, 16 at most: they share the card's memory). -t: seconds for each
@@ -15,8 +15,6 @@ set -u
 here=$(dirname "$(readlink -f "$0")")
 cd "$here/../.." || exit 2
 export BUILD=${BUILD:-build/release} LOGS=${LOGS:-build/on_card}
-# Programs side by side: threads that spin would starve their neighbours, and most wait for the card.
-export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} OMP_NUM_THREADS=${OMP_NUM_THREADS:-3}
 PENDING=${PENDING:-$here/pending.txt}
 # Those that take longest begin first.
 LONGEST='test_engine_recipes test_gemm test_quantize_moe test_engine_mixers test_engine_schemes test_quantize '
@@ -30,7 +28,7 @@ usage() {
 # --- commands that pending.txt may name; each is run alone and its exit code counts
 
 run_test() { "$BUILD/tests/gpu/$1" "${@:2}"; }
-run_script() { bash "$1"; }
+run_script() { bash "$@"; }
 run_bench() { "$BUILD/tests/gpu/bench_$1" "${@:2}"; }
 run_swage() {
     local said rc
@@ -59,10 +57,11 @@ export -f run_test run_script run_bench run_swage run_sanitize
 
 # --- one line on what became of a command
 
-# failures LOG: the first messages of what failed.
+# failures LOG: the first messages of what failed, or else where it was when it ended.
 failures() {
-    grep -aE '^\[  (FAILED|ERROR) |^\[   LINE |^FAIL |REPORTS|^ERROR|error:' "$1" | grep -v '^\[  FAILED  \] [0-9]* test' |
-        head -n 6 | cut -c 1-200 | sed 's/^/      /'
+    { grep -aE '^\[  (FAILED|ERROR) |^\[   LINE |^FAIL |REPORTS|^ERROR|error:' "$1" | grep -v '^\[  FAILED  \] [0-9]* test' ||
+        { grep -a '^\[ RUN ' "$1" || tail -n 3 "$1"; } | tail -n 3
+    } | head -n 6 | cut -c 1-200 | sed 's/^/      /'
 }
 
 # log_of COMMAND: where its output goes.
@@ -72,7 +71,7 @@ log_of() { echo "$LOGS/$(tr -cs 'A-Za-z0-9_=.\n' - <<<"$1" | cut -c 1-100).log";
 one() {
     local log rc start=$SECONDS said
     log=$(log_of "$1")
-    timeout "$LIMIT_S" bash -c "$(sed -E 's/^(([A-Z_]+=[^ ]* )*)([a-z]+)/\1 run_\3/' <<<"$1")" >"$log" 2>&1
+    timeout -k 10 "$LIMIT_S" bash -c "$(sed -E 's/^(([A-Z_]+=[^ ]* )*)([a-z]+)/\1 run_\3/' <<<"$1")" >"$log" 2>&1
     rc=$?
     case $rc in
         0) said=passed ;;
@@ -88,9 +87,13 @@ one() {
 }
 export -f log_of one failures
 
-# Commands from stdin, so many at a time.
+# Commands from stdin, so many at a time. Threads that spin would starve their neighbours, and most programs wait for
+# the card.
 # shellcheck disable=SC2016 # of the shell that is started
-all() { tr '\n' '\0' | xargs -0 -P "$1" -I{} bash -c 'one "$1"' sh {}; }
+all() {
+    tr '\n' '\0' | OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} OMP_NUM_THREADS=${OMP_NUM_THREADS:-3} \
+        xargs -0 -P "$1" -I{} bash -c 'one "$1"' sh {}
+}
 
 count() {
     cat "$LOGS"/*.said 2>/dev/null | awk '
@@ -101,7 +104,7 @@ count() {
         END {
             failed = n - passed - skipped - undone
             printf "%d passed, %d failed, %d not done, %d skipped\n", passed, failed, undone, skipped
-            exit failed + undone ? 1 : n && skipped == n ? 77 : 0
+            exit !n || failed + undone ? 1 : skipped == n ? 77 : 0
         }'
 }
 
@@ -150,6 +153,7 @@ do_pending() {
         grep -vE '^#|^ *$' "$PENDING"
         exit 0
     fi
+    grep -qvE '^#|^ *$' "$PENDING" || { echo 'nothing is pending'; exit 0; }
     begin
     pending 0 | all "$n_jobs"
     pending 1 | while IFS= read -r command; do
