@@ -51,11 +51,13 @@ T=$(mktemp -d "${TMPDIR:-/tmp}/swage-whole.XXXXXX") || exit 2
 trap 'rm -rf "$T"' EXIT
 [ -z "$keep" ] || mkdir -p "$keep" || exit 2
 
-# Memory that is used on the card, in MiB; nothing where there is none.
+# Memory that is used on the cards of --device, in MiB; nothing where there is none.
 card_mib() {
+    local cards=${device#cuda}
     [[ $device == cuda* ]] || return 0
-    nvidia-smi -i "$(tr -cd 0-9 <<<"${device}" | grep . || echo 0)" --query-gpu=memory.used \
-        --format=csv,noheader,nounits 2>/dev/null | grep -o '^[0-9]*'
+    cards=${cards#:}
+    nvidia-smi -i "${cards:-0}" --query-gpu=memory.used --format=csv,noheader,nounits 2>/dev/null |
+        awk '/^[0-9]+/ { mib += $1 } END { if (mib != "") print mib }'
 }
 
 # COMMAND: its exit code; host_kib and used_mib are what it took at most, of the host and of the card.

@@ -57,6 +57,20 @@ figures all layer_seconds=2.500 whole_layers=4 scaled_seconds= tokens_per_second
 SWAGE=$T/swage runs 0 --toy --only some --layers 5
 figures some layers=5 scaled_seconds=40.0
 
+# a card, by what another program says of it: 1500 MiB beside 700 that were in use before
+mkdir "$T/bin"
+cat >"$T/bin/nvidia-smi" <<FAKE
+#!/bin/bash
+case "\$*" in
+    *query-gpu=name*) echo 'Some, card' ;;
+    '-i 0,2 '*) if [ -e "$T/uses" ]; then echo 2000; else echo 500; fi; echo 200 ;;
+esac
+FAKE
+sed -i "s|^printf|touch '$T/uses'; sleep 0.5; rm '$T/uses'; printf|" "$T/swage"
+chmod +x "$T/bin/nvidia-smi"
+PATH=$T/bin:$PATH SWAGE=$T/swage runs 0 --toy --only all --device cuda:0,2
+figures all card_gb=1.57 "device=Some card and $(nproc) cores"
+
 # what fails is named, and the others run
 printf '%s\n' 'bad | 8b toy | 1 32 | quantize {model} {out} --scheme W9A9' \
     'good | 8b toy | 4 4 | quantize {model} {out} --method rtn' >"$T/worse"
