@@ -257,8 +257,10 @@ static void explain(const unsigned char *p, const char *what, const access_note 
 /* Kernels whose tiles have rows that nobody fills, of which no result is used: those come as NaNs,
  * which would show in what is used. */
 static const char *const has_idle_rows[] = {
-    "swk_attention_decode",       /* of heads that are not there */
-    "swk_weight_only_wgmma_sm90", /* of tokens that are not there */
+    "swk_attention_decode", /* of heads that are not there */
+    "swk_chunk_make",       /* of tokens behind the last, of columns behind the last channel: */
+    "swk_chunk_channels",   /* sw_rows_pair stores zeros in their place */
+    "swk_weight_only_wgmma_sm90", /* of tokens that are not there, as those that follow */
     "swk_w4a16_persistent_sm90", "swk_w8a8_split_k_sm90", "swk_w8a8_two_ctas_sm90",
     "swk_w8a8_persistent_sm90",
 };

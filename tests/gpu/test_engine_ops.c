@@ -104,7 +104,7 @@ static bool is_left_out(const attn_case *c)
 {
     const int64_t n_scores = c->n_seqs * c->heads * c->seq_len * (c->first + c->seq_len);
 
-    return DEVICE_IS_EMULATED && n_scores * (c->dim + c->v_dim) > ((int64_t)5 << 20);
+    return DEVICE_IS_EMULATED && n_scores * (c->dim + c->v_dim) > ((int64_t)3 << 20);
 }
 
 static float *expect_attention(const attn_case *c, const float *q, const float *k, const float *v,
