@@ -284,7 +284,7 @@ void emu_meet(uint32_t mask, const char *what, void *mine, emu_finish *finish, b
 
 static void open_barrier(barrier *b)
 {
-    const bool is_all = b->n_awaited == 0;
+    const bool is_all = b->n_awaited == 0 || b->n_waiting == n_threads;
 
     for (int i = 0; i < b->n_waiting; i++) {
         here->fibers[b->waiting[i]].state = READY;

@@ -28,7 +28,10 @@ void emu_clock_begin(int n_blocks, int cluster, int n_threads)
 
 bool emu_has_clocks(void) { return times != NULL; }
 
-static uint32_t index_of(int block_no, int id) { return (uint32_t)block_no * n_of_block + (uint32_t)id; }
+static uint32_t index_of(int block_no, int id)
+{
+    return (uint32_t)block_no * n_of_block + (uint32_t)id;
+}
 
 uint32_t emu_clock_me(void) { return index_of(emu_block, emu_id); }
 
@@ -84,6 +87,8 @@ void emu_clock_release(uint32_t **into)
 {
     if (times) release_of(into, emu_clock_me());
 }
+
+uint32_t emu_clock_released(void) { return row(emu_clock_me())[emu_clock_me() % n_entries]; }
 
 void emu_clock_acquire(int id, const uint32_t *from)
 {

@@ -1,6 +1,7 @@
 /* emulate.h - a CUDA device on the processor: what its parts and the rewritten kernels share.
  *
- * One block runs at a time, or those of a few clusters. Their threads are fibers, of which each runs until it waits for others;
+ * One block runs at a time, or those of a few clusters. Their threads are fibers, of which each
+ * runs until it waits for others;
  * so what a kernel computes does not depend on the clock, and every run goes the same way.
  * Whoever breaks a rule of CUDA ends the program with a sentence (emu_fault).
  */
@@ -109,13 +110,14 @@ extern uint32_t emu_now;
 
 /* ---- clocks.c: what each thread has seen of each other, of kernels of Hopper's ---- */
 
-#define EMU_MBARRIERS_MAX 64 /* of a block */
+#define EMU_MBARRIERS_MAX 256 /* of a block */
 
 void emu_clock_begin(int n_blocks, int cluster, int n_threads); /* 0: they are not kept */
 bool emu_has_clocks(void);
 uint32_t emu_clock_me(void);                           /* index of the thread that runs */
 uint32_t emu_clock_mbarrier(int block_no, int slot);   /* or of what a barrier awaits */
 void emu_clock_release(uint32_t **into);
+uint32_t emu_clock_released(void); /* when the thread that runs did so last */
 void emu_clock_acquire(int id, const uint32_t *from);  /* thread `id` of the block that runs */
 void emu_clock_meet(int first_block, int n_blocks);    /* all threads of these */
 void emu_clock_meet_lanes(int warp, uint32_t mask);
@@ -137,6 +139,7 @@ void emu_engine_block_ends(void);
 void emu_thread_ends(void);
 bool emu_is_lane_elected(void); /* all lanes come, and one does it, if the text says so */
 unsigned char *emu_swizzled(unsigned char *p);
+float emu_e4m3(unsigned bits);
 
 /* ---- copy.c: copies of a thread that end when it waits for them ---- */
 

@@ -170,12 +170,10 @@ static void stmatrix_trans(const emu_operand *op) { store_matrices(op, stmatrix_
 static void lop3(const emu_operand *op)
 {
     const char *at = strstr(emu_text, "0x");
-    const bool is_twice = strstr(emu_text, "%3") == NULL; /* "%0, %1, %2, %0" is not had */
     const unsigned table = (unsigned)((at[2] <= '9' ? at[2] - '0' : at[2] - 'a' + 10) << 4 |
                                       (at[3] <= '9' ? at[3] - '0' : at[3] - 'a' + 10));
     uint32_t d = 0;
 
-    if (is_twice) emu_fault("not emulated: %s", emu_text);
     for (int i = 0; i < 32; i++) {
         const unsigned row = (unsigned)((op[1].in >> i & 1) << 2 | (op[2].in >> i & 1) << 1 |
                                         (op[3].in >> i & 1));
@@ -241,7 +239,9 @@ static uint32_t round_f16(float v)
         uint32_t d = 0;                                                                \
                                                                                        \
         for (int i = 0; i < 32; i += 16) {                                             \
-            const float a = from(op[1].in >> i & 0xffff), b = from(op[2].in >> i & 0xffff); \
+            const float a = from(op[1].in >> i & 0xffff);                              \
+            const float b = from(op[2].in >> i & 0xffff);                              \
+                                                                                       \
             d |= to(a how b) << i;                                                     \
         }                                                                              \
         *(uint32_t *)op[0].out = d;                                                    \

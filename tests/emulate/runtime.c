@@ -64,7 +64,7 @@ static int emu_major(void)
 {
     const char *sm = getenv("SW_EMULATE_SM");
 
-    return sm && atoi(sm) == 90 ? 9 : 8;
+    return sm && strcmp(sm, "90") == 0 ? 9 : 8;
 }
 
 size_t emu_shared_max(void) { return (size_t)(emu_major() >= 9 ? 227 : 163) << 10; }

@@ -1,9 +1,10 @@
 /* shared.c - the shared memory of the blocks that are resident: see emulate.h.
  *
- * Arrays lie in the arena of their block with red zones between them. For each byte it is kept who wrote it last and who read it since, and when. Time
- * goes on by one whenever threads meet at a barrier; a thread has seen what others did before the
- * latest meeting of both. What it has not seen, and one of the two wrote, is a race, whatever
- * order the threads happened to run in. A byte that nobody wrote in this block has no value.
+ * Arrays lie in the arena of their block with red zones between them. For each byte it is kept who
+ * wrote it last and who read it since, and when. Time goes on by one whenever threads meet at a
+ * barrier; a thread has seen what others did before the latest meeting of both. What it has not
+ * seen, and one of the two wrote, is a race, whatever order the threads happened to run in. A byte
+ * that nobody wrote in this block has no value.
  *
  * In kernels of Hopper's threads meet in more ways, and the copy engine writes: there clocks.c
  * knows who has seen what, and several readers of a byte are kept as a list.
@@ -31,7 +32,7 @@
 #define OF_BLOCK (OF_WARP + EMU_WARPS_MAX)
 #define BY_ATOMICS 0x8000u
 #define LIST 0x80000000u /* of readers */
-#define READERS_MAX (1u << 24)
+#define READERS_MAX (1u << 26)
 
 typedef struct access_note {
     uint32_t time, who;
@@ -321,6 +322,19 @@ static uint32_t with_reader(uint32_t rest, uint32_t who, uint32_t time)
     return n_readers++;
 }
 
+static bool is_in_list(uint32_t i)
+{
+    while (i && readers[i].who != (uint32_t)me) i = readers[i].rest;
+    return i != 0;
+}
+
+/* Who knows of that read will know of this one too. */
+static bool has_read_since_release(uint32_t i)
+{
+    while (readers[i].who != (uint32_t)me) i = readers[i].rest;
+    return readers[i].time >= emu_clock_released();
+}
+
 /* Those of list i of which this thread knows nothing; bytes side by side mostly have one list. */
 static uint32_t list_with_me(access_note n)
 {
@@ -334,6 +348,8 @@ static uint32_t list_with_me(access_note n)
     latest_me = (uint32_t)me;
     latest_time = emu_now;
     if (!(n.who & LIST)) list = with_reader(0, n.who, n.time);
+    else if (!is_in_list(n.who & ~LIST)) list = n.who & ~LIST;
+    else if (has_read_since_release(n.who & ~LIST)) return answer = n.who;
     else
         for (uint32_t i = n.who & ~LIST; i; i = readers[i].rest)
             if (!emu_clock_has(readers[i].who, readers[i].time))

@@ -5,6 +5,7 @@
  * what lies in shared memory as it is by then. Until then its accumulators hold NaNs, so that who
  * reads them early has those. A warp's 16 rows are computed alone, for they depend on no other's.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,16 +70,18 @@ static float f16_at(const unsigned char *at)
 
 static float s8_at(const unsigned char *at) { return (float)(int8_t)*at; }
 
-static float e4m3_at(const unsigned char *at)
+float emu_e4m3(unsigned bits)
 {
-    const int e = *at >> 3 & 15, m = *at & 7;
-    const float v = e ? (float)(8 + m) / 8 : (float)m / 8;
-    const float scaled = e ? (e >= 7 ? v * (float)(1 << (e - 7)) : v / (float)(1 << (7 - e)))
-                           : v / 64;
+    const int e = (int)(bits >> 3 & 15), m = (int)(bits & 7);
+    const float v = (float)(e ? 8 + m : m) / 8;
+    const int shift = e ? e - 7 : -6;
+    const float scaled = shift >= 0 ? v * (float)(1 << shift) : v / (float)(1 << -shift);
 
-    if ((*at & 127) == 127) return bf16_at((const unsigned char *)"\xff\x7f");
-    return *at & 128 ? -scaled : scaled;
+    if ((bits & 127) == 127) return NAN;
+    return bits & 128 ? -scaled : scaled;
 }
+
+static float e4m3_at(const unsigned char *at) { return emu_e4m3(*at); }
 
 static const struct {
     const char *types;
@@ -169,7 +172,8 @@ void emu_wgmma_commit(const emu_operand *op)
 /* Row `i`, byte `at` of an operand whose rows are 128 bytes of k, 8 to an atom. */
 static const unsigned char *along(uint64_t desc, int i, int at)
 {
-    const uint32_t begin = (uint32_t)(desc & 0x3fff) << 4, stride = (uint32_t)(desc >> 32 & 0x3fff) << 4;
+    const uint32_t begin = (uint32_t)(desc & 0x3fff) << 4;
+    const uint32_t stride = (uint32_t)(desc >> 32 & 0x3fff) << 4;
     unsigned char *p = emu_shared_pointer(begin + (uint32_t)(i / 8) * stride +
                                           (uint32_t)(i % 8 * 128 + at));
 
@@ -191,7 +195,7 @@ static const unsigned char *across(uint64_t desc, int i, int k)
 
 static void check_descriptor(uint64_t desc)
 {
-    if (desc >> 62 != 1) emu_fault("an operand of %d, not of the 128-byte swizzle", (int)(desc >> 62));
+    if (desc >> 62 != 1) emu_fault("an operand without the 128-byte swizzle");
     if (desc >> 49 & 7) emu_fault("an operand with a base offset");
     if ((desc & 0x3fff) << 4 & 0x380) emu_fault("an operand that begins inside of an atom");
 }

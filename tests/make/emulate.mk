@@ -94,6 +94,13 @@ emulate: $(addprefix $(EMU)/,$(EMU_TESTS)) ## CUDA kernels on the processor unde
 	$(Q)BUILD=$(BUILD) sh tests/run.sh $^
 emulate-all: $(addprefix $(EMU)/,$(EMU_TESTS) $(EMU_MORE)) ## all that are emulated, minutes
 	$(Q)BUILD=$(BUILD) sh tests/run.sh $^
+# Of test_gemm each row's rings that turn over; what else these programs have takes hours here.
+EMU_ROWS  := w4a16_split_k w8a16_split_k w8a8_split_k w8a8_two_ctas w8a8_persistent w4a16_persistent
 emulate-hopper: $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)) ## kernels of Hopper on the processor, minutes
-	$(Q)SW_EMULATE_SM=90 BUILD=$(BUILD) sh tests/run.sh $^
+	$(Q)for row in $(EMU_ROWS); do \
+	  SW_EMULATE_SM=90 SW_GEMM_KERNEL=$$row $(EMU)/hopper/test_gemm ring_turns || exit 1; done
+	$(Q)SW_EMULATE_SM=90 SW_GEMM_KERNEL=w4a16_split_k $(EMU)/hopper/test_gemm each_kernel_once
+	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_ops test_prefill_here
+	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_routed odd_shapes
+	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_chain
 endif
