@@ -100,16 +100,18 @@ static void small_range(double *scale, double *zero, double low, double high, co
                                  : sw_grid_stored_scale(amax / (double)spec->num->top, spec);
 }
 
+void sw_grid_of_range(double *scale, double *zero, double low, double high, const sw_qspec *spec)
+{
+    if (spec->num->values) small_range(scale, zero, low, high, spec);
+    else shrunk(scale, zero, low, high, 1.0, 0, spec);
+}
+
 void sw_grid_range(double *scale, double *zero, const double *w, int64_t n, const sw_qspec *spec)
 {
     double low[ROWS], high[ROWS];
 
     group_range(low, high, w, n);
-    if (spec->num->values) {
-        for (int r = 0; r < ROWS; r++) small_range(scale + r, zero + r, low[r], high[r], spec);
-        return;
-    }
-    for (int r = 0; r < ROWS; r++) shrunk(scale + r, zero + r, low[r], high[r], 1.0, 0, spec);
+    for (int r = 0; r < ROWS; r++) sw_grid_of_range(scale + r, zero + r, low[r], high[r], spec);
 }
 
 static SW_HOT void int_codes(double *codes, const double *w, const double *scale,
