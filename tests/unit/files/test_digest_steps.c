@@ -47,7 +47,7 @@ static bool is_same(const sw_digest_steps *steps, const char *path, int n_thread
     bool is = false;
     sw_err err = {0};
 
-    must(sw_digest_steps_check(&is, steps, path, n_threads, &err), &err);
+    must(sw_digest_steps_check(&is, steps, NULL, path, n_threads, &err), &err);
     return is;
 }
 
@@ -113,7 +113,7 @@ static void test_not_finished_or_not_there(void **state)
     must(sw_digest_steps_begin(&steps, &err), &err);
     put(scratch_path(&s, "empty"), 0);
     assert_false(is_same(&steps, scratch_path(&s, "empty"), 1));
-    assert_int_equal(sw_digest_steps_check(&is, &steps, scratch_path(&s, "none"), 1, &err),
+    assert_int_equal(sw_digest_steps_check(&is, &steps, NULL, scratch_path(&s, "none"), 1, &err),
                      SW_E_IO);
     sw_digest_steps_free(&steps);
     scratch_close(&s);
