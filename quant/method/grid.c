@@ -45,18 +45,19 @@ double sw_grid_stored_scale(double s, const sw_qspec *spec)
     return isfinite(rounded) ? rounded : most;
 }
 
-/* The nearest value of a small float, ties to even: v in steps of its binade. */
+/* The nearest value of a small float, ties to even: v in steps of its binade. A double at 1.5 * 2^52
+ * steps has no bit for less than a step, so adding it rounds; taking it away again is exact. */
 static inline double nearest_small(double v, double normal, double step, double top)
 {
-    double a = fabs(v), binade, quantum;
+    double a = fabs(v), binade, large;
     uint64_t bits;
 
+    a = a > top ? top : a; /* which is a value itself: nothing below it is rounded beyond */
     memcpy(&bits, &a, sizeof bits);
     bits &= 0x7ff0000000000000u;
     memcpy(&binade, &bits, sizeof binade);
-    quantum = (binade > normal ? binade : normal) * step;
-    a = rint(a / quantum) * quantum;
-    a = a > top ? top : a;
+    large = (binade > normal ? binade : normal) * (0x1.8p52 * step);
+    a = (a + large) - large;
     return v < 0 ? -a : a;
 }
 
