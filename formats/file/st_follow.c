@@ -236,9 +236,11 @@ sw_code sw_st_follow_block(sw_st_writer *w, int32_t file, sw_st_block *block, sw
 /* A tensor was put anew after some of it was digested: all from the start. */
 static sw_code start_over(sw_st_writer *w, sw_st_follow *f, sw_err *err)
 {
+    const bool has_tags = f->steps.has_tags;
     sw_code rc;
 
     sw_digest_steps_free(&f->steps);
+    f->steps.has_tags = has_tags;
     if ((rc = sw_digest_steps_begin(&f->steps, err)) != SW_OK) return rc;
 #pragma omp critical(st_follow)
     for (const sw_st_block *b = f->held; b; b = b->next) w->held_bytes -= b->room_bytes;

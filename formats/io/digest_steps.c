@@ -61,13 +61,14 @@ static sw_code end_step(sw_digest_steps *s, sw_err *err)
 
 static sw_code add_part(sw_digest_steps *s, const unsigned char *from, size_t n, sw_err *err)
 {
-    sw_code rc = s->mac ? SW_OK : sw_mac_new(&s->mac, s->key, (uint64_t)s->n_tags, err);
+    sw_code rc = sw_sha256_add(s->sum, from, n, err);
 
-    if (rc == SW_OK) rc = sw_mac_add(s->mac, from, n, err);
-    if (rc == SW_OK) rc = sw_sha256_add(s->sum, from, n, err);
+    if (rc == SW_OK && s->has_tags && !s->mac)
+        rc = sw_mac_new(&s->mac, s->key, (uint64_t)s->n_tags, err);
+    if (rc == SW_OK && s->mac) rc = sw_mac_add(s->mac, from, n, err);
     if (rc != SW_OK) return rc;
     s->n_bytes += n;
-    return s->n_bytes % STEP == 0 ? end_step(s, err) : SW_OK;
+    return s->mac && s->n_bytes % STEP == 0 ? end_step(s, err) : SW_OK;
 }
 
 sw_code sw_digest_steps_add(sw_digest_steps *s, const void *bytes, size_t n_bytes, sw_err *err)
@@ -175,7 +176,7 @@ sw_code sw_digest_steps_check(bool *out, const sw_digest_steps *steps, sw_digest
     sw_code rc = sw_map_open_any(&job.map, path, err);
 
     if (rc != SW_OK) return rc;
-    *out = steps->digest[0] && job.map.size_bytes == steps->n_bytes;
+    *out = steps->digest[0] && steps->has_tags && job.map.size_bytes == steps->n_bytes;
     if (*out) rc = read_all(out, &job, back, path, n_threads, err);
     if (rc == SW_OK && *out) sw_watch_digest(path, steps->digest);
     sw_mem_put(job.is_read);

@@ -36,6 +36,7 @@ static void grow(sw_digest_steps *steps, sw_digest_back *back, const char *path)
     sw_err err = {0};
 
     assert_true(fd >= 0);
+    steps->has_tags = true;
     must(sw_digest_steps_begin(steps, &err), &err);
     for (size_t at = 0; at < SIZE; at += STEP) {
         const size_t n = SIZE - at < STEP ? SIZE - at : STEP;
