@@ -130,8 +130,8 @@ static void read_some(void *ctx, int64_t begin, int64_t end, int thread)
         if (!job->is_read[i]) job->errs[i].code = read_step(job, i, &job->errs[i]);
 }
 
-/* What the system's cache holds of steps that nobody has read back is what was written, and not what
- * the disk has. */
+/* What the system's cache holds of steps that nobody has read back is what was written, and not
+ * what the disk has. */
 static void let_go(const check_job *job, const char *path)
 {
     int fd;

@@ -1,7 +1,7 @@
 /* digest_steps.h - the SHA-256 of a file, with what is needed to know it again quickly.
  *
  * A SHA-256 takes the bytes in their order, so one file keeps one thread busy, and it is slow.
- * Whoever makes the digest once can also make a MAC (formats/base/mac.h) of every
+ * Whoever makes the digest once can also make a MAC (formats/base/hash.h) of every
  * SW_DIGEST_STEP_BYTES, under a key of this run. Whether the disk has those bytes is then found out
  * by any number of threads, step by step, in any order and before the file is complete: all steps
  * together prove the digest of the whole.
@@ -13,7 +13,6 @@
 #include <stdint.h>
 
 #include "formats/base/hash.h"
-#include "formats/base/mac.h"
 
 #define SW_DIGEST_STEP_BYTES ((uint64_t)16 << 20)
 
@@ -37,9 +36,10 @@ sw_code sw_digest_steps_add(sw_digest_steps *steps, const void *bytes, size_t n_
 sw_code sw_digest_steps_finish(sw_digest_steps *steps, sw_err *err) SW_MUST_USE;
 void sw_digest_steps_free(sw_digest_steps *steps); /* accepts a zeroed one */
 
-/* Does the file at `path` have the digest of finished steps that have tags? Every byte is read from the disk, by up
- * to n_threads threads, or has been by `back` (NULL: by nobody) since it was complete. false also
- * where the size is another, or there are no tags. SW_E_IO: it cannot be opened. */
+/* Does the file at `path` have the digest of finished steps that have tags? Every byte is read
+ * from the disk, by up to n_threads threads, or has been by `back` (NULL: by nobody) since it
+ * was complete. false also where the size is another, or there are no tags. SW_E_IO: it cannot
+ * be opened. */
 sw_code sw_digest_steps_check(bool *out, const sw_digest_steps *steps, sw_digest_back *back,
                               const char *path, int n_threads, sw_err *err) SW_MUST_USE;
 

@@ -45,8 +45,9 @@ double sw_grid_stored_scale(double s, const sw_qspec *spec)
     return isfinite(rounded) ? rounded : most;
 }
 
-/* The nearest value of a small float, ties to even: v in steps of its binade. A double at 1.5 * 2^52
- * steps has no bit for less than a step, so adding it rounds; taking it away again is exact. */
+/* The nearest value of a small float, ties to even: v in steps of its binade. A double at 1.5 *
+ * 2^52 steps has no bit for less than a step, so adding it rounds; taking it away again is
+ * exact. */
 static inline double nearest_small(double v, double normal, double step, double top)
 {
     double a = fabs(v), binade, large;

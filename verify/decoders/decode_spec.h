@@ -116,7 +116,7 @@ sw_code sw_spec_decode(sw_spec_weight *out, const sw_spec_scheme *scheme, const 
                        const char *module_path, int64_t n_out, int64_t k_in,
                        sw_err *err) SW_MUST_USE;
 /* The same but for the values, which are most of the memory and of the work: for whoever only asks
- * whether codes, scales and zero points are sound. The codes are in `room` until it is used again. */
+ * whether codes, scales and zero points are sound. The codes are in `room` until its next use. */
 sw_code sw_spec_decode_codes(sw_spec_weight *out, sw_spec_room *room, const sw_spec_scheme *scheme,
                              const sw_st *st, const char *module_path, int64_t n_out, int64_t k_in,
                              sw_err *err) SW_MUST_USE;

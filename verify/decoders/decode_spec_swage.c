@@ -233,8 +233,8 @@ static bool read_whole_tile(sw_spec_weight *w, const unsigned char *tile, int64_
     return most < 1 << w->bits;
 }
 
-/* The same of four bits, of which every code is one: the 64 inputs of a channel lie in 64 bytes, the
- * 16 of each of its lanes one after the other. Four bytes of a lane are the inputs 2c, 2c + 8,
+/* The same of four bits, of which every code is one: the 64 inputs of a channel lie in 64 bytes,
+ * the 16 of each of its lanes one after the other. Four bytes of a lane are the inputs 2c, 2c + 8,
  * 2c + 1 and 2c + 9 of a step. */
 static void read_whole_tile_4(sw_spec_weight *w, const unsigned char *tile, int64_t tile_n,
                               int64_t tile_k)

@@ -229,7 +229,7 @@ static void tiles_lie_where_the_layout_says(void **state)
     st_build_free(&b);
 }
 
-/* One weight after the other in the same memory, larger and smaller ones: the codes of each alone. */
+/* One weight after the other in the same memory, larger and smaller: the codes of each alone. */
 static void a_room_serves_many_weights(void **state)
 {
     static const int64_t sizes[][2] = {{64, 64}, {128, 192}, {40, 96}, {128, 192}};
