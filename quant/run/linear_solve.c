@@ -76,16 +76,21 @@ sw_code sw_linear_load(float *w, const sw_block_job *job, const sw_linear_ref *r
 /* Room for a weight that stays with the block when it is run on, else for the largest. */
 static sw_code get_room(float **out, sw_block_job *job, const sw_linear_ref *ref, sw_err *err)
 {
+    sw_weight_room *spare = &job->spare;
     int64_t n = 0;
     sw_code rc;
 
     if (job->streams) return SW_MEM_GET(out, ref->n_out * ref->k_in, "weight", err);
     for (int64_t i = 0; i < job->n_linears; i++)
         n = sw_max_i64(n, job->linears[i].n_out * job->linears[i].k_in);
-    if (!job->spare &&
-        (rc = SW_MEM_GET_WIDE(&job->spare, n, "weight", job->options->n_threads, err)) != SW_OK)
-        return rc;
-    *out = job->spare;
+    if (spare->n_elems < n) {
+        sw_mem_put(spare->w);
+        *spare = (sw_weight_room){.w = NULL};
+        rc = SW_MEM_GET_WIDE(&spare->w, n, "weight", job->options->n_threads, err);
+        if (rc != SW_OK) return rc;
+        spare->n_elems = n;
+    }
+    *out = spare->w;
     return SW_OK;
 }
 
@@ -150,7 +155,7 @@ static sw_code find_fused_amax(double *out, const sw_block_job *job, int64_t i, 
 void sw_solved_free(sw_solved *out, const sw_block_job *job)
 {
     sw_qtensor_free(&out->q);
-    if (out->w != job->spare) sw_mem_put(out->w);
+    if (out->w != job->spare.w) sw_mem_put(out->w);
     out->w = NULL;
 }
 

@@ -25,7 +25,8 @@ typedef struct sw_verify_options {
     double gate[SW_GATE_COUNT];
     const sw_speed_request *speed; /* --speed; NULL: nothing is timed */
     const sw_st_writer *written; /* who wrote the checkpoint in this very run; NULL: nobody. Its
-                                  * digests' states let all threads read a file again */
+                                  * digests let all threads read a file again */
+    sw_digest_back *back;        /* what has read those files while they grew; NULL: nothing */
     int n_threads;
     const char *states_path;     /* hidden states of the original (hidden_file.h); NULL: none */
     const sw_judge_ranks *ranks; /* every one of them asks the same; NULL: one process */
