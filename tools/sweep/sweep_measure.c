@@ -252,7 +252,9 @@ static sw_code measure(sw_sweep_job *s, int i, bool keeps_states, sw_err *err)
     if (why == SW_OK) return why;
     row->failure = local;
     is_alone = is_alone && sw_team_rank(team) > 0;
-    if (why != SW_E_CANCELLED && !is_alone && !sw_team_has_failed(team)) return SW_OK;
+    if (why != SW_E_CANCELLED && !is_alone && !sw_team_has_failed(team) &&
+        sw_team_agreed(team) == SW_OK) /* else a rank has another text */
+        return SW_OK;
     return SW_FAIL(err, why, "%s", local.text);
 }
 
