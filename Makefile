@@ -94,6 +94,7 @@ include tests/make/deps.mk
 include tests/make/test.mk
 include tests/make/demo.mk
 include tests/make/cuda.mk
+include tests/make/bundle.mk
 include tests/make/mpi.mk
 include tests/make/library.mk
 include tests/make/install.mk
