@@ -17,6 +17,7 @@ by_ranks 3 asym "$TOY" "${TEXT[@]}" --scheme W3A16 --asym --format gptq --act-or
 by_ranks 3 block "$TOY" "${TEXT[@]}" --scheme FP8_BLOCK --format compressed-tensors
 by_ranks 2 tensor "$TOY" "${TEXT[@]}" --scheme FP8 --format compressed-tensors --kv-cache fp8
 by_ranks 3 global "$TOY" "${TEXT[@]}" --scheme NVFP4 --format compressed-tensors
+by_ranks 3 kept "$TOY" "${TEXT[@]}" --outliers 0.02 # a linear is one piece
 by_ranks 3 round "$TOY" --scheme W8A16 --method rtn
 for experts in shrink routed all; do
     by_ranks "2 3" experts-$experts "$ARCH/qwen3_moe" "${TEXT[@]}" --experts $experts \

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Several processes on what is not one checkpoint: calibrate, several outputs and sweep make the files
-# of one rank; a rank that is killed ends the run, and the same command makes the same; a rank that has
-# another model, text or setting is refused by name. Single checkpoints are in ranks.sh.
+# Several processes on what is not one checkpoint: calibrate and several outputs make the files of one
+# rank; a rank that is killed ends the run, and the same command makes the same; a rank that has
+# another model, text or setting is refused by name. Single checkpoints are in ranks.sh, sweeps in
+# ranks_sweep.sh.
 . "$(dirname "$0")/lib.bash"
 . tests/e2e/ranks.bash
 MOE=$PWD/tests/golden/arch/qwen3_moe
@@ -110,34 +111,6 @@ expect 3 'q_proj: *not finite' "${MANY[@]}"
 rm -r "$T/out"
 expect 4 'W8A16-awq: *holds 4 bits, not 8' "${MANY[@]}" --format awq,swage
 absent "$T/out"
-
-# --- a sweep: what is made and found is that of one rank, but for the times; its gate; a rank that is
-# killed while rank 0 measures
-SWEEP=("$SWAGE" sweep "$MOE" "${SHORT[@]}" --text "$MOE/reference.safetensors" --window 32 --group-size 32
-       --schemes W8A16,W4A16 --allow-fallback -o "$T/dir")
-without_times() { # NAME
-    sed -i '/"seconds"/d' "$T"/dir/*.verify.json
-    rm -rf "${T:?}/$1"
-    mv "$T/dir" "$T/$1"
-}
-expect 0 '' "${SWEEP[@]}"
-without_times swept.1
-expect 0 '' "${SWEEP[@]}" --ranks 3
-without_times swept.3
-same "$T/swept.1" "$T/swept.3"
-"${SWEEP[@]}" --ranks 3 >/dev/null 2>"$T/stderr" &
-first=$!
-until [ -e "$T/dir/sweep.json" ] || ! kill -0 $first 2>/dev/null; do sleep 0.005; done
-kill -KILL "$(children_of $first | tail -n 1)" 2>/dev/null
-wait $first
-have=$?
-[ $have -eq 0 ] || [ $have -eq 5 ] || fail "exit $have of a sweep: $(head -c 300 "$T/stderr")"
-[ $have -eq 0 ] || [ "$(wc -l <"$T/stderr")" -eq 1 ] || fail "not one line: $(cat "$T/stderr")"
-expect 0 '' "${SWEEP[@]}" --ranks 2
-expect 1 'no checkpoint keeps the limits' "${SWEEP[@]}" --ranks 2 --max-kl 0
-expect 0 '' "${SWEEP[@]}"
-without_times swept.4
-same "$T/swept.1" "$T/swept.4"
 
 # --- ranks that a launcher gives different files or settings
 if launches; then

@@ -104,6 +104,8 @@ sw_code sw_spec_gguf_linear(sw_spec_scheme *out, const sw_st *st, const char *mo
 /* The scheme of the linear at module_path. SW_E_FORMAT: the config names none for it. */
 sw_code sw_spec_scheme_of(sw_spec_scheme *out, const sw_spec_scheme *scheme,
                           const char *module_path, sw_err *err) SW_MUST_USE;
+/* "4 bits, group 128, symmetric", "8 bits (e4m3), per tensor". */
+void sw_spec_scheme_text(char *out, size_t size, const sw_spec_scheme *scheme);
 /* true when the linear at module_path is stored quantized. */
 bool sw_spec_is_quantized(const sw_spec_scheme *scheme, const sw_st *st, const char *module_path);
 /* true when `suffix` is a tensor that a quantized linear of this dialect may have. */
