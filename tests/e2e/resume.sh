@@ -28,19 +28,13 @@ kill_at() {
     [ $code -eq 0 ] || fail "exit $code, want 0: $(cat "$T/stderr")"
     return 1
 }
-# kill_after N [option...]: killed once N blocks are in the journal
+# kill_after N [option...]: killed when N blocks are in the journal
 kill_after() {
-    local try pid
-    for try in {1..20}; do
-        "${Q[@]}" -o "$OUT" --quiet "${@:2}" >/dev/null 2>"$T/stderr" &
-        pid=$!
-        until [ "$(lines)" -gt "$1" ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
-        kill -9 $pid 2>/dev/null
-        wait $pid 2>/dev/null
-        [ -d "$PART" ] && [ ! -d "$OUT" ] && [ "$(lines)" -gt "$1" ] && return
-        rm -rf "$OUT" "$PART"
-    done
-    fail "no run could be killed after $1 blocks: $(cat "$T/stderr")"
+    hold pwrite /journal "$1" "${Q[@]}" -o "$OUT" --quiet "${@:2}" >/dev/null 2>"$T/stderr"
+    kill -9 $pid
+    wait $pid 2>/dev/null
+    [ -d "$PART" ] && [ ! -d "$OUT" ] && [ "$(lines)" -eq $(($1 + 1)) ] ||
+        fail "$(lines) lines in the journal of a run that was killed after $1 blocks: $(cat "$T/stderr")"
 }
 
 begin_us=${EPOCHREALTIME/./}
@@ -152,13 +146,9 @@ expect 2 'holds thesis and no swage-work of this directory' quantize "$OUT" --re
 rm -r "$PART"
 
 # two runs for one output: the second is turned away
-"${Q[@]}" -o "$OUT" --quiet --threads 1 >/dev/null &
-pid=$!
-until [ -d "$PART/checkpoint" ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
-if kill -STOP $pid 2>/dev/null && [ -d "$PART" ]; then
-    expect 2 'another run is at work' quantize "$OUT"
-    kill -CONT $pid
-fi
+hold mkdir /checkpoint 1 "${Q[@]}" -o "$OUT" --quiet --threads 1 >/dev/null
+expect 2 'another run is at work' quantize "$OUT"
+kill -CONT $pid
 wait $pid || fail 'the first of two runs failed'
 same "$T/whole" "$OUT"
 
