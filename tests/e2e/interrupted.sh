@@ -14,12 +14,12 @@ stop() { # SIGNAL: the run that is held goes on, and finds that it was asked to 
 }
 Q=("$SWAGE" quantize "$TINY" -o "$OUT" --calib "$CALIB" --samples 2 --seq-len 128 --quiet)
 
-hold rename /journal 1 "${Q[@]}" 2>"$T/stderr" # before the first block
+hold rename /journal 1 "${Q[@]}" >/dev/null 2>"$T/stderr" # before the first block
 stop INT
 absent "$OUT/"
 [[ $(cat "$T/stderr") == "swage quantize: interrupted; "* ]] || fail "message: $(cat "$T/stderr")"
 for signal in TERM INT; do # and again, in a run that continues
-    hold pwrite /journal 1 "${Q[@]}" 2>"$T/stderr"
+    hold pwrite /journal 1 "${Q[@]}" >/dev/null 2>"$T/stderr"
     stop $signal
     absent "$OUT/"
     [[ $(cat "$T/stderr") == "swage quantize: interrupted; "?" of 6 blocks are in $OUT.partial: the same "* ]] ||
@@ -29,7 +29,7 @@ rm -r "$OUT.partial"
 # the old output stays whole when a run that would replace it is stopped
 expect 0 '' "$SWAGE" quantize "$TOY" -o "$OUT" --method rtn --quiet
 cp -r "$OUT" "$T/before"
-hold mkdir .partial 1 "${Q[@]}" --force 2>/dev/null
+hold mkdir .partial 1 "${Q[@]}" --force >/dev/null 2>&1
 stop INT
 diff -r "$T/before" "$OUT" || fail "an interrupted --force touched the old output"
 rm -rf "$OUT" "$OUT.partial"

@@ -10,6 +10,13 @@ model tiny "$TINY"
 # 6 blocks, 2 windows of 128 tokens; a function in the background would be another process
 Q=("$SWAGE" quantize "$T/tiny" --calib "$T/calib.u16" --samples 2 --seq-len 128 --ignore mlp)
 quantize() { "${Q[@]}" -o "$1" --quiet "${@:2}"; } # OUT [option...]
+# Its note is the one line on stderr; of a run that takes long there are others, of its progress.
+continue_aloud() {
+    "${Q[@]}" -o "$OUT" 2>"$T/aloud"
+    local code=$?
+    grep -v '^quantize: ' "$T/aloud" >&2
+    return $code
+}
 same() {
     diff -r "$1" "$2" >/dev/null && return
     fail "$1 and $2 differ: $(diff -rq "$1" "$2" | head -n 3)"
@@ -74,7 +81,7 @@ for left in config.json manifest.json tokenizer.json.tmp-17; do
     echo '{}' >"$PART/checkpoint/$left"
     printf '%s\0' "${left%.tmp-17}" >>"$PART/swage-work" # as the run itself would have noted it
 done
-expect 0 'continuing' "${Q[@]}" -o "$OUT"
+expect 0 'continuing' continue_aloud
 same "$T/whole" "$OUT"
 rm -r "$OUT"
 
@@ -158,7 +165,7 @@ Q+=(--method awq --samples 4)
 expect 0 '' quantize "$T/whole"
 tr -d ' \n' <"$T/whole/manifest.json" | grep -q '"accepted":true' || fail 'no factor was taken'
 kill_after 2
-expect 0 'continuing' "${Q[@]}" -o "$OUT"
+expect 0 'continuing' continue_aloud
 same "$T/whole" "$OUT"
 
 # scales of a cache, of blocks before and after the kill
@@ -167,6 +174,6 @@ Q=("$SWAGE" quantize "$T/tiny" --calib "$T/calib.u16" --samples 2 --seq-len 128 
     --format compressed-tensors --scheme FP8 --kv-cache fp8)
 expect 0 '' quantize "$T/whole"
 kill_after 2
-expect 0 'continuing' "${Q[@]}" -o "$OUT"
+expect 0 'continuing' continue_aloud
 same "$T/whole" "$OUT"
 finish
