@@ -22,7 +22,8 @@ typedef struct sw_solve_report {
     int64_t n_routed;        /* tokens that reached the expert; -1 for what is no expert */
     double shared_weight;    /* of the all-token statistics in an expert's, 0..1 (experts.h) */
     double power;            /* tr(W H W^T), what the relative errors are relative to */
-    double error_rtn;        /* relative output error tr(E H E^T) / tr(W H W^T) of plain rounding */
+    double error_rtn;        /* relative output error tr(E H E^T) / tr(W H W^T) of plain rounding,
+                                E being what its values miss of those aimed at (target.h) */
     double error;            /* the same of what was written; -1 without statistics */
     double scale_min, scale_max; /* of their magnitudes */
     int64_t n_by_ocp[3];     /* power-of-two scales below, at and above what pow2.h FLOOR says */
@@ -30,7 +31,7 @@ typedef struct sw_solve_report {
 
 /* What rows cost: added up in row order they are what the report says. */
 typedef struct sw_row_figures {
-    double loss;     /* tr(E H E^T) of the result */
+    double loss;     /* tr(E H E^T) of the result, E against what is aimed at */
     double loss_rtn; /* of plain rounding */
     double power;    /* tr(W H W^T) */
 } sw_row_figures;

@@ -136,18 +136,17 @@ static sw_code solve_slab(sw_row_figures *out, sw_row_space *space, const void *
     sw_slab_load(slab.s, p->w, NULL, row0, n_rows);
     sw_slab_fit_range(slab.s, &p->spec);
     sw_slab_round(slab.s, p->spec.num);
-    if ((rc = sw_refine_loss(slab.s, p->factor, &out->loss_rtn, &out->power, err)) != SW_OK)
-        return rc;
+    if ((rc = sw_refine_power(slab.s, p->factor, &out->power, err)) != SW_OK) return rc;
+    /* both figures are of what is missed of the target: what moves towards it is no loss */
     sw_slab_load(slab.s, p->w, p->target_shift, row0, n_rows);
+    if ((rc = sw_refine_loss(slab.s, p->factor, &out->loss_rtn, err)) != SW_OK) return rc;
     /* scales of all groups at once, on the target, weighted by the diagonal */
     sw_slab_fit(slab.s, job->diagonal, &p->spec);
     sweep(&slab, job, refit);
     if ((rc = sw_refine(slab.s, p->factor, &p->spec, p->refine_rounds, err)) != SW_OK)
         return rc;
     sw_slab_store(slab.s, job->q, row0, n_rows);
-    /* the figure is against the original weight on these inputs, whatever the target was */
-    sw_slab_load(slab.s, p->w, NULL, row0, n_rows);
-    return sw_refine_loss(slab.s, p->factor, &out->loss, NULL, err);
+    return sw_refine_loss(slab.s, p->factor, &out->loss, err);
 }
 
 sw_code sw_gptq_rows(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,

@@ -243,8 +243,15 @@ sw_code sw_refine(sw_slab *slab, const sw_factor *factor, const sw_qspec *spec, 
     return SW_OK;
 }
 
-sw_code sw_refine_loss(const sw_slab *slab, const sw_factor *factor, double *loss, double *power,
-                       sw_err *err)
+static double sum_rows(const double *rows)
+{
+    double sum = 0;
+
+    for (int r = 0; r < ROWS; r++) sum += rows[r];
+    return sum;
+}
+
+sw_code sw_refine_loss(const sw_slab *slab, const sw_factor *factor, double *loss, sw_err *err)
 {
     double rows[ROWS];
     refine_work w;
@@ -252,14 +259,21 @@ sw_code sw_refine_loss(const sw_slab *slab, const sw_factor *factor, double *los
 
     if (rc != SW_OK) return rc;
     row_losses(rows, slab, factor, &w);
-    *loss = 0;
-    for (int r = 0; r < ROWS; r++) *loss += rows[r];
-    if (power) {
-        *power = 0;
-        multiply_h(w.slope, factor, slab->target);
-        dot_rows(rows, slab->target, w.slope, slab->k);
-        for (int r = 0; r < ROWS; r++) *power += rows[r];
-    }
+    *loss = sum_rows(rows);
+    sw_mem_put(w.bytes);
+    return SW_OK;
+}
+
+sw_code sw_refine_power(const sw_slab *slab, const sw_factor *factor, double *power, sw_err *err)
+{
+    double rows[ROWS];
+    refine_work w;
+    sw_code rc = work_new(&w, slab->k, 0, 0, err);
+
+    if (rc != SW_OK) return rc;
+    multiply_h(w.slope, factor, slab->target);
+    dot_rows(rows, slab->target, w.slope, slab->k);
+    *power = sum_rows(rows);
     sw_mem_put(w.bytes);
     return SW_OK;
 }

@@ -17,8 +17,10 @@
 sw_code sw_refine(sw_slab *slab, const sw_factor *factor, const sw_qspec *spec, int rounds,
                   sw_err *err) SW_MUST_USE;
 
-/* Sums over the slab's rows of (V - T) H (V - T)^T and, unless NULL, of T H T^T. */
-sw_code sw_refine_loss(const sw_slab *slab, const sw_factor *factor, double *loss, double *power,
+/* Sums over the slab's rows: of (V - T) H (V - T)^T, and of T H T^T. */
+sw_code sw_refine_loss(const sw_slab *slab, const sw_factor *factor, double *loss,
                        sw_err *err) SW_MUST_USE;
+sw_code sw_refine_power(const sw_slab *slab, const sw_factor *factor, double *power,
+                        sw_err *err) SW_MUST_USE;
 
 #endif

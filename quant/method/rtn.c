@@ -45,13 +45,13 @@ static sw_code round_part(sw_row_figures *out, sw_slab *slab, const rtn_job *job
 
     sw_slab_load(slab, p->w, NULL, row0, n_rows);
     fit_plain(slab, job);
-    if (p->factor)
-        rc = sw_refine_loss(slab, p->factor, &out->loss_rtn, &out->power, err);
+    if (p->factor) rc = sw_refine_power(slab, p->factor, &out->power, err);
+    if (p->factor && rc == SW_OK) rc = sw_refine_loss(slab, p->factor, &out->loss_rtn, err);
     out->loss = out->loss_rtn;
     if (rc == SW_OK && job->fit) {
         if ((rc = job->fit(slab, p, err)) != SW_OK) return rc;
         sw_slab_round(slab, p->spec.num);
-        if (p->factor) rc = sw_refine_loss(slab, p->factor, &out->loss, NULL, err);
+        if (p->factor) rc = sw_refine_loss(slab, p->factor, &out->loss, err);
     }
     sw_slab_store(slab, job->q, row0, n_rows);
     return rc;

@@ -203,18 +203,15 @@ static void store_values(const outlier_job *job, int64_t row0, int64_t n_rows, c
         }
 }
 
-/* error [n_rows, k] = decoded rows of q less the target, or less the weight itself. */
+/* error [n_rows, k] = decoded rows of q less the target. */
 static void row_errors(double *error, float *values, const outlier_job *job, int64_t row0,
-                       int64_t n_rows, bool of_target)
+                       int64_t n_rows)
 {
-    const sw_solve_problem *p = job->p;
-    int64_t k = p->k_in;
+    int64_t k = job->p->k_in;
 
     sw_qtensor_decode_rows(values, job->q, row0, n_rows);
-    for (int64_t i = 0; i < n_rows * k; i++) {
-        int64_t at = row0 * k + i;
-        error[i] = (double)values[i] - (of_target ? target_at(p, at) : (double)p->w[at]);
-    }
+    for (int64_t i = 0; i < n_rows * k; i++)
+        error[i] = (double)values[i] - target_at(job->p, row0 * k + i);
 }
 
 /* sum over the rows of e H e^T; scratch [n_rows, k]. */
@@ -235,10 +232,10 @@ static void measure(sw_row_figures *out, const outlier_job *job, int64_t row0, i
     const sw_solve_problem *p = job->p;
     int64_t k = p->k_in;
 
-    row_errors(e, values, job, row0, n_rows, false);
+    row_errors(e, values, job, row0, n_rows);
     out->loss = cost(e, scratch, p->factor, n_rows);
     for (int64_t i = 0; i < n_rows * k; i++)
-        e[i] = (double)job->rounded[row0 * k + i] - (double)p->w[row0 * k + i];
+        e[i] = (double)job->rounded[row0 * k + i] - target_at(p, row0 * k + i);
     out->loss_rtn = cost(e, scratch, p->factor, n_rows);
     for (int64_t i = 0; i < n_rows * k; i++) e[i] = (double)p->w[row0 * k + i];
     out->power = cost(e, scratch, p->factor, n_rows);
@@ -260,7 +257,7 @@ static sw_code finish_rows(sw_row_figures *out, sw_row_space *space, const void 
     scratch = e + n_rows * k;
     moves = scratch + n_rows * k;
     store_values(job, row0, n_rows, NULL);
-    row_errors(e, values, job, row0, n_rows, true);
+    row_errors(e, values, job, row0, n_rows);
     for (int64_t i = 0; i < n; i++) /* exact, whatever F16 makes of them for now */
         for (int64_t r = 0; r < n_rows; r++) e[r * k + job->q->outlier_cols[i]] = 0;
     cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)n_rows, (int)n, (int)k, -1.0, e,

@@ -4,6 +4,19 @@ same() {
     diff -r "$1" "$2" >/dev/null || fail "$1 and $2 differ: $(diff -rq "$1" "$2" | head -n 3)"
 }
 
+# by_ranks "RANKS ..." NAME MODEL OPTION... : one rank, then so many, with the options of DEVICE
+DEVICE=()
+by_ranks() {
+    local ranks=$1 name=$2 model=$3 n
+    shift 3
+    expect 0 '' "$SWAGE" quantize "$model" -o "$T/$name-1" --threads 2 --quiet "${DEVICE[@]}" "$@"
+    for n in $ranks; do
+        expect 0 '' "$SWAGE" quantize "$model" -o "$T/$name-$n" --ranks $n --threads 1 --quiet "${DEVICE[@]}" "$@"
+        same "$T/$name-1" "$T/$name-$n"
+        rm -rf "${T:?}/$name-$n"
+    done
+}
+
 # A run of three ranks of which one was killed: exit 5 and one line, in $T/stderr, of COMMAND if it is said: died CODE [COMMAND].
 died() {
     [ "$1" -eq 5 ] || fail "exit $1, want 5: $(head -c 300 "$T/stderr")"

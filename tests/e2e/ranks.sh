@@ -6,17 +6,6 @@
 . tests/e2e/ranks.bash
 ARCH=$PWD/tests/golden/arch
 
-# by_ranks "RANKS ..." NAME MODEL OPTION... : one rank, then so many
-by_ranks() {
-    local ranks=$1 name=$2 model=$3 n
-    shift 3
-    expect 0 '' "$SWAGE" quantize "$model" -o "$T/$name-1" --threads 2 --quiet "$@"
-    for n in $ranks; do
-        expect 0 '' "$SWAGE" quantize "$model" -o "$T/$name-$n" --ranks $n --threads 1 --quiet "$@"
-        same "$T/$name-1" "$T/$name-$n"
-        rm -rf "${T:?}/$name-$n"
-    done
-}
 # folds NAME: something was scaled, so that sums and choices of searches are in the bytes
 folds() { grep -q '"accepted": *true' "$T/$1-1/manifest.json" || fail "$1: no group was scaled"; }
 

@@ -6,6 +6,7 @@
 #
 #   bash tests/gpu/sanitize.sh [TOOL...]     racecheck, initcheck, synccheck, memcheck: all of them
 #   ONLY='test_chain|narrow' bash ...        what matches of tool, build, program, filter and kernel
+#   LIST=1 bash ...                          what it would run, a line each
 #
 # Programs are those of CHECKED (CONFIG=checked: smaller tests, and kernels whose order the tools can
 # follow: see arrive.cuh and cuda_check.h in kernels/cuda); the matrix kernels that memcheck and
@@ -102,6 +103,22 @@ one()
 }
 export -f one
 
+# table TOOL...: "tool directory program [filter [kernel]]" of each check.
+table() {
+    local tool
+    for tool in "$@"; do
+        case $tool in
+            racecheck) printf '%s\n' "$by_kernel" "$ops" | sed "s|^|$tool $CHECKED |" ;;
+            initcheck) printf '%s\n' "$models" "$gemm" "$ops" | sed "s|^|$tool $CHECKED |" ;;
+            *) printf '%s\n' "$gemm" | sed "s|^|$tool $BUILD |"
+               printf '%s\n' "$models" "$ops" | sed "s|^|$tool $CHECKED |" ;;
+        esac
+    done | grep -E "${ONLY:-.}"
+}
+
+[ $# -gt 0 ] || set -- racecheck initcheck synccheck memcheck
+checks=$(table "$@") || { echo "no check of $* is called '${ONLY:-}'; LIST=1 shows them"; exit 1; }
+[ -z "${LIST:-}" ] || { echo "$checks"; exit 0; }
 [ -x "$SANITIZER" ] || { echo "skipped: no $SANITIZER (CUDA_HOME says where)"; exit 77; }
 [ -x "$CHECKED/tests/gpu/test_engine_ops" ] || { echo "no $CHECKED: make CONFIG=checked gpu-programs"; exit 1; }
 "$CHECKED/tests/gpu/test_engine_ops" test_limits >/dev/null 2>&1
@@ -109,16 +126,8 @@ export -f one
 dir=$(mktemp -d) || exit 1
 export dir
 trap 'rm -rf "$dir"' EXIT
-[ $# -gt 0 ] || set -- racecheck initcheck synccheck memcheck
 "$SANITIZER" --version | tail -n 1
-for tool in "$@"; do
-    case $tool in
-        racecheck) printf '%s\n' "$by_kernel" "$ops" | sed "s|^|$tool $CHECKED |" ;;
-        initcheck) printf '%s\n' "$models" "$gemm" "$ops" | sed "s|^|$tool $CHECKED |" ;;
-        *) printf '%s\n' "$gemm" | sed "s|^|$tool $BUILD |"
-           printf '%s\n' "$models" "$ops" | sed "s|^|$tool $CHECKED |" ;;
-    esac
-done | grep -E "${ONLY:-.}" | tr '\n' '\0' | xargs -0 -P "${JOBS:-$(nproc)}" -I{} bash -c 'one $0' {}
+echo "$checks" | tr '\n' '\0' | xargs -0 -P "${JOBS:-$(nproc)}" -I{} bash -c 'one $0' {}
 said() { cat "$dir"/*.said | grep -c "$1"; }
 echo "$(said '^clean') clean, $(said '^REPORTS') reported something, $(said '^not done') not done in $LIMIT_S s," \
     "in $(said '^the tool') the tool failed"

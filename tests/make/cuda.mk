@@ -3,10 +3,10 @@
 # build it; the program, its tests and the demo need no nvcc. The runtime is linked statically and
 # finds the driver when asked, so one library runs with and without a device.
 #
-# CUDA_ARCH   native: the device that is present, Hopper where there is none; all: every one that is
-#             served, for releases
+# CUDA_ARCH   native: the device that is present, Hopper where there is none; 90a: Hopper, for another
+#             machine; all: every one that is served, for releases
 
-CUDA_ARCH ?= native
+CUDA_ARCH ?= $(if $(filter gpu-bundle,$(MAKECMDGOALS)),90a,native)
 ifneq ($(filter release checked,$(CONFIG)),)
 WITH_CUDA := $(NVCC)
 endif
@@ -34,7 +34,7 @@ ARCH_80   := -gencode=arch=compute_80,code=[sm_80,compute_80]
 ARCH_89   := -gencode=arch=compute_89,code=sm_89
 DEVICE_CAP   = $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)
 ARCH_HERE  = $(if $(filter-out 90,$(DEVICE_CAP)),-gencode=arch=compute_$(DEVICE_CAP)$(comma)code=sm_$(DEVICE_CAP),$(ARCH_90A))
-ARCH_ALL  := $(if $(filter all,$(CUDA_ARCH)),$(ARCH_80) $(ARCH_90A),$(ARCH_HERE))
+ARCH_ALL  := $(if $(filter all,$(CUDA_ARCH)),$(ARCH_80) $(ARCH_90A),$(if $(filter 90a,$(CUDA_ARCH)),$(ARCH_90A),$(ARCH_HERE)))
 # No exceptions and no guards, so that the program needs no C++ library.
 NVFLAGS   := -std=c++17 -O3 -I. -Xcompiler -fPIC,-fno-exceptions,-fno-threadsafe-statics $(filter -D%,$(OPT_$(CONFIG))) $(NVCCFLAGS)
 NVCC_RUN  := $(if $(findstring ccache,$(CC)),ccache )$(NVCC)
@@ -109,7 +109,7 @@ $(BUILD)/tests/gpu/example: tests/gpu/example.c $(CUDA_LIB) $(LIB)
 
 .PHONY: gpu-test
 gpu-test: $(GPU_TESTS) $(CUDA_SO) all ## the kernels and the engine against their references, on the device; skips without one
-	$(Q)BUILD=$(BUILD) CUDA_ARCH=$(CUDA_ARCH) sh tests/run.sh $(GPU_TESTS) tests/e2e/device.sh tests/e2e/older_devices.sh
+	$(Q)BUILD=$(BUILD) CUDA_ARCH=$(CUDA_ARCH) sh tests/run.sh $(GPU_TESTS) tests/e2e/device.sh tests/e2e/ranks_device.sh tests/e2e/older_devices.sh
 
 .PHONY: gpu-sanitize gpu-programs
 gpu-programs: $(GPU_TESTS)

@@ -339,8 +339,8 @@ static void print_text(const sw_quantize_report *r, const sw_quantize_settings *
     sw_linear_counts_print(&r->counts);
     print_transforms(r);
     if (r->n_errors)
-        (void)printf("error       %.5f mean of the outputs (rounding alone: %.5f); largest %.5f in "
-                     "%s\n",
+        (void)printf("error       %.5f mean of the outputs, from what they aim at (rounding alone: "
+                     "%.5f); largest %.5f in %s\n",
                      r->error_sum / (double)r->n_errors, r->rtn_sum / (double)r->n_errors,
                      r->error_max, r->worst);
     sw_expert_report_print(stdout, r->manifest);

@@ -413,25 +413,3 @@ sw_code sw_rows_weigh(double *d_out, const solve_rows *r, const double *d_weight
     swk_solver_weigh<<<(unsigned)r->n, 256, 0, stream>>>(d_out, r->error, d_weight, r->k);
     return launched("swk_solver_weigh", err);
 }
-
-/* grid (rows), 256 threads. With e the error against the target, s the shift in it and L = H s,
- * (e + s) H (e + s)^T is the loss that is there and (2 e + s) . L. */
-__global__ void swk_solver_unshift(solve_rows r)
-{
-    int64_t row = blockIdx.x;
-    double sum = 0.0;
-
-    for (int64_t col = threadIdx.x; col < r.k; col += 256) {
-        int64_t at = row * r.k + col;
-        double shift = __ddiv_rn(r.shift[at], r.global);
-        sum += (2.0 * r.error[at] + shift) * r.lift[at];
-    }
-    sum = sum_of_block(sum);
-    if (threadIdx.x == 0) r.loss[row] += sum;
-}
-
-sw_code sw_rows_unshift(const solve_rows *r, cudaStream_t stream, sw_err *err)
-{
-    swk_solver_unshift<<<(unsigned)r->n, 256, 0, stream>>>(*r);
-    return launched("swk_solver_unshift", err);
-}

@@ -278,11 +278,6 @@ sw_code sw_solve_gptq_rows(sw_solve *v, sw_err *err)
     TRY(sweep(v, err));
     if (r->shift) TRY(lift_aim(v, err));
     TRY(refine(v, err));
-    if (!r->shift) return SW_OK;
-    /* the figure is against the original weight on these inputs, whatever the target was */
-    TRY(sw_rows_error(r, &v->shape, false, v->s->stream, err));
-    TRY(sw_rows_unshift(r, v->s->stream, err));
-    TRY(sw_solve_count(v, SW_STAGE_LOSS, err));
 done:
     return rc;
 }

@@ -83,8 +83,6 @@ sw_code sw_rows_error(const solve_rows *r, const grid_shape *g, bool levels_alon
 /* The same of columns [begin, end), from the target. */
 sw_code sw_rows_error_of(const solve_rows *r, const grid_shape *g, int64_t begin, int64_t end,
                          cudaStream_t stream, sw_err *err) SW_MUST_USE;
-/* loss [n], of errors against the target, becomes that against the weight itself. */
-sw_code sw_rows_unshift(const solve_rows *r, cudaStream_t stream, sw_err *err) SW_MUST_USE;
 /* d_values [n, k] = what sw_qtensor_decode makes of the codes. */
 sw_code sw_rows_decode(float *d_values, const solve_rows *r, const grid_shape *g,
                        cudaStream_t stream, sw_err *err) SW_MUST_USE;

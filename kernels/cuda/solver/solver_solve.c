@@ -307,13 +307,15 @@ static sw_code round_rows(sw_solve *v, sw_err *err)
     TRY(sw_rows_round(r, &v->shape, v->s->stream, err));
     TRY(sw_solve_count(v, SW_STAGE_FIT, err));
     if (!v->p->factor) return SW_OK;
-    TRY(sw_solve_losses(v, r->loss_rtn, err));
-    if (v->p->method == SW_DEVICE_GPTQ) { /* which needs all of H times the target */
+    if (v->p->method == SW_DEVICE_GPTQ) { /* which needs all of H times the weight */
         TRY(sw_solve_times_h(v, r->aim, r->target, err));
         TRY(sw_rows_dot(r->power, r->target, r->aim, r->n, r->k, v->s->stream, err));
-    } else {
-        TRY(sw_solve_quadratic(v, r->power, r->target, r->aim, err));
+        /* figures are of what is missed of the target: what moves towards it is no loss */
+        if (r->shift) TRY(sw_rows_target(r, true, v->s->stream, err));
     }
+    TRY(sw_solve_losses(v, r->loss_rtn, err));
+    if (v->p->method != SW_DEVICE_GPTQ)
+        TRY(sw_solve_quadratic(v, r->power, r->target, r->aim, err));
     TRY(sw_solve_count(v, SW_STAGE_LOSS, err));
 done:
     return rc;

@@ -2,6 +2,8 @@
 #ifndef SW_TESTS_SUPPORT_TOYS_OPEN_MODEL_H
 #define SW_TESTS_SUPPORT_TOYS_OPEN_MODEL_H
 
+#include <stdbool.h>
+
 #include "kernels/engine/engine.h"
 
 typedef struct open_model {
@@ -10,6 +12,8 @@ typedef struct open_model {
     sw_lm lm;
 } open_model;
 
+/* Is there a model in `dir`? If not, stdout says that its tests are left out. */
+bool open_model_is_there(const char *dir);
 /* These fail the running cmocka test when anything goes wrong. */
 void open_model_dir(open_model *out, const char *dir);
 void open_model_close(open_model *m);

@@ -62,12 +62,14 @@ typedef struct run {
     sw_solve_report report;
 } run;
 
-static run solve(const fixture *fx, const char *method, sw_qspec spec, sw_order order, int rounds,
-                 int n_threads)
+/* shift [OUT, K]: what the target adds to the weight, or NULL. */
+static run solve_for(const fixture *fx, const double *shift, const char *method, sw_qspec spec,
+                     sw_order order, int rounds, int n_threads)
 {
     sw_factor_options o = {order, spec.group_elems, 0.01};
     sw_solve_problem p = {.w = fx->w, .n_out = OUT, .k_in = K, .spec = spec,
-                          .refine_rounds = rounds, .n_threads = n_threads};
+                          .target_shift = shift, .refine_rounds = rounds,
+                          .n_threads = n_threads};
     sw_err err = {0};
     run r;
 
@@ -80,14 +82,21 @@ static run solve(const fixture *fx, const char *method, sw_qspec spec, sw_order 
     return r;
 }
 
+static run solve(const fixture *fx, const char *method, sw_qspec spec, sw_order order, int rounds,
+                 int n_threads)
+{
+    return solve_for(fx, NULL, method, spec, order, rounds, n_threads);
+}
+
 static void free_run(run *r)
 {
     sw_qtensor_free(&r->q);
     sw_factor_free(&r->f);
 }
 
-/* tr(E H E^T) / tr(W H W^T) from the decoded weight, the slow way. */
-static double output_error(const fixture *fx, const run *r)
+/* tr(E H E^T) / tr(W H W^T) from the decoded weight, the slow way; E is its error against the
+ * weight and what `shift` adds to that. */
+static double error_against(const fixture *fx, const double *shift, const run *r)
 {
     float *decoded = malloc(OUT * K * sizeof *decoded);
     double loss = 0, power = 0;
@@ -98,12 +107,16 @@ static double output_error(const fixture *fx, const run *r)
             for (int j = 0; j < K; j++) {
                 double h = r->f.h[i * K + j];
                 double wi = (double)fx->w[n * K + i], wj = (double)fx->w[n * K + j];
+                double ti = wi + (shift ? shift[n * K + i] : 0.0);
+                double tj = wj + (shift ? shift[n * K + j] : 0.0);
                 power += wi * wj * h;
-                loss += ((double)decoded[n * K + i] - wi) * ((double)decoded[n * K + j] - wj) * h;
+                loss += ((double)decoded[n * K + i] - ti) * ((double)decoded[n * K + j] - tj) * h;
             }
     free(decoded);
     return loss / power;
 }
+
+static double output_error(const fixture *fx, const run *r) { return error_against(fx, NULL, r); }
 
 static void test_rtn_is_plain_rounding(void **state)
 {
@@ -242,6 +255,32 @@ static void test_each_step_lowers_the_error(void **state)
                 free_run(&plain);
                 free_run(&fine);
             }
+    free_fixture(fx);
+}
+
+/* A target that moves the weight further than rounding does: the figures say what is missed of it,
+ * and not that the move was an error. */
+static void test_figures_are_against_the_target(void **state)
+{
+    fixture *fx = make_fixture();
+    double *shift = malloc(OUT * K * sizeof *shift);
+    test_rng rng = {23};
+
+    (void)state;
+    for (int i = 0; i < OUT * K; i++) shift[i] = 0.004 * test_gauss(&rng);
+    for (int rounds = 0; rounds < 3; rounds += 2) {
+        sw_qspec spec = spec_of(4, true, 64);
+        run plain = solve(fx, "rtn", spec, SW_ORDER_STATIC, 0, 1);
+        run r = solve_for(fx, shift, "gptq", spec, SW_ORDER_STATIC, rounds, 2);
+        assert_true(fabs(r.report.error / error_against(fx, shift, &r) - 1) < 1e-6);
+        assert_true(fabs(r.report.error_rtn / error_against(fx, shift, &plain) - 1) < 1e-6);
+        assert_true(fabs(r.report.power / plain.report.power - 1) < 1e-12);
+        assert_true(r.report.error < 0.5 * r.report.error_rtn);
+        assert_true(output_error(fx, &r) > output_error(fx, &plain)); /* or it tests nothing */
+        free_run(&plain);
+        free_run(&r);
+    }
+    free(shift);
     free_fixture(fx);
 }
 
@@ -385,6 +424,7 @@ int main(void)
         cmocka_unit_test(test_zero_group_is_harmless),
         cmocka_unit_test(test_gptq_equals_the_textbook),
         cmocka_unit_test(test_each_step_lowers_the_error),
+        cmocka_unit_test(test_figures_are_against_the_target),
         cmocka_unit_test(test_threads_give_the_same_bytes),
         cmocka_unit_test(test_dead_inputs_are_rounded_not_lost),
         cmocka_unit_test(test_refined_codes_are_a_local_minimum),

@@ -27,14 +27,16 @@ static double bits_of(const sw_exhibit_linear *l)
 /* The first that is known is shown at once, the others when asked for. */
 static const metric metrics[] = {
     {"Error of the outputs on held-out text",
-     "By verify: the norm of what the quantized weight changes, over the norm of the output.",
+     "By verify: the norm of what the quantized weight changes, over the norm of the output. What "
+     "a linear changes to make good the errors of those before it counts as well.",
      output_err, true},
     {"Error of the outputs on calibration text",
      "By quantize: root of the squared error of the outputs over their square, on the text that "
-     "the weights were solved with.", calib_err, true},
+     "the weights were solved with. It counts from what a linear aims at, which GPTQ moves to make "
+     "good what was lost before it.", calib_err, true},
     {"Error left of plain rounding's",
-     "By quantize: the error of the outputs over that of rounding to nearest. Less than 100 % is "
-     "what the method gained.", calib_gain, true},
+     "By quantize: the error of the outputs over that of rounding to nearest, both from what the "
+     "linear aims at. Less than 100 % is what the method gained.", calib_gain, true},
     {"Error of the weights", "By verify: the norm of the difference over the norm of the weight. "
      "Methods that mind the outputs raise it.", weight_err, true},
     {"Bits per weight, with scales", "Stored bits over weights.", bits_of, false},
