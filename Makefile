@@ -96,6 +96,7 @@ include tests/make/test.mk
 include tests/make/parsers.mk
 include tests/make/demo.mk
 include tests/make/cuda.mk
+include tests/make/emulate.mk
 include tests/make/bundle.mk
 include tests/make/mpi.mk
 include tests/make/library.mk

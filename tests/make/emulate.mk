@@ -1,0 +1,75 @@
+# CUDA kernels on the processor (tests/emulate/README.md): the host compiler compiles them, rewritten a
+# little, and tests of tests/gpu run on them where there is no device. Needs CUDA's headers and x86-64.
+
+EMU := $(BUILD)/emulate
+
+ifeq ($(and $(WITH_CUDA),$(filter x86_64%,$(MACHINE))),)
+.PHONY: emulate emulate-all
+emulate emulate-all:
+	@echo "skipped: $(if $(NVCC),not for $(MACHINE) in a $(CONFIG) build,no nvcc found)"
+else
+# What CI compiles, and what takes longer. Kernels of Hopper are not in either.
+EMU_HEAVY := $(addprefix kernels/cuda/,ops/mixers/gated_delta.cu ops/mixers/ssd.cu decode/engine_one.cu)
+EMU_MMA   := kernels/cuda/gemm/any_device/mma.cu $(filter $(BUILD)/gen/kernels/cuda/gemm/any_device/%,$(CUDA_GEN))
+EMU_LIGHT := $(filter-out $(EMU_HEAVY),$(filter kernels/cuda/ops/% kernels/cuda/solver/%,$(CUDA_SRC))) \
+             $(addprefix kernels/cuda/gemm/,quantize.cu gemm.cu marlin_tiles.cu) tests/gpu/support/gpu_ref.cu
+EMU_TESTS := test_engine_ops test_solver
+EMU_MORE  := test_engine_mixers test_streams
+
+EMU_SRC   := $(EMU)/src
+EMU_FROM  := $(shell find kernels/cuda tests/gpu/support -name '*.cu' -o -name '*.cuh')
+# Of the undefined what a kernel can get wrong; all of it takes half as long again to compile.
+EMU_FIND  := address,alignment,bounds,shift,signed-integer-overflow,integer-divide-by-zero,float-cast-overflow
+EMU_FLAGS := -std=c++17 -O1 -g1 -I$(EMU_SRC) -I. -isystem $(CUDA_HOME)/include -include tests/emulate/cuda_on_cpu.h \
+             -DSW_CHECKED -ffp-contract=off -fno-math-errno -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-strict-aliasing \
+             -fsanitize=$(EMU_FIND) -fno-sanitize-recover=all --param asan-instrumentation-with-call-threshold=0 \
+             -Wno-unknown-pragmas
+EMU_CXX   := $(if $(findstring ccache,$(CC)),ccache )g++
+EMU_OBJ   := $(patsubst tests/emulate/%.c,$(BUILD)/tests/emulate/%.o,$(filter-out %/rewrite.c,$(wildcard tests/emulate/*.c)))
+# The kernels' loads and stores are shown to shared.c; libraries are looked for in the program.
+EMU_WRAP  := $(foreach n,1 2 4 8 16 N,-Wl,--wrap=__asan_load$(n),--wrap=__asan_store$(n)) \
+             -Wl,--wrap=dlopen,--wrap=dlsym,--wrap=dlclose -rdynamic
+
+$(EMU)/rewrite: tests/emulate/rewrite.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -O1 $< -o $@
+
+$(EMU)/.rewritten: $(EMU)/rewrite $(EMU_FROM) $(BUILD)/gen/.written
+	$(Q)for f in $(EMU_FROM); do mkdir -p $(EMU_SRC)/$${f%/*} && $(EMU)/rewrite $$f $(EMU_SRC)/$$f.new && \
+	  { cmp -s $(EMU_SRC)/$$f.new $(EMU_SRC)/$$f && rm $(EMU_SRC)/$$f.new || mv $(EMU_SRC)/$$f.new $(EMU_SRC)/$$f; } || exit 1; done
+	@touch $@
+$(EMU_FROM:%=$(EMU_SRC)/%): $(EMU)/.rewritten ;
+
+define EMU_RULE
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  CC   emulated $(patsubst $(EMU_SRC)/%,%,$<)")
+	$(Q)$(EMU_CXX) $(EMU_FLAGS) -MMD -MP -x c++ -c $< -o $@
+endef
+$(EMU)/%.cu.o: $(EMU_SRC)/%.cu
+	$(EMU_RULE)
+$(EMU)/$(BUILD)/gen/%.cu.o: $(BUILD)/gen/%.cu $(EMU)/.rewritten
+	$(EMU_RULE)
+
+# Objects, for what they define must win over what not_emulated.c has.
+EMU_LIGHT_OBJ := $(EMU_LIGHT:%=$(EMU)/%.o)
+EMU_HEAVY_OBJ := $(EMU_HEAVY:%=$(EMU)/%.o) $(EMU_MMA:%=$(EMU)/%.o)
+# The library without the functions that open the one for devices, and with that one's host code.
+$(EMU)/host.a: $(filter-out %/forward.o,$(LIB_OBJ)) $(CUDA_C:%.c=$(BUILD)/%.o) $(filter-out %.cu.o,$(GPU_SUP)) $(GPU_TSUP_OBJ)
+	$(Q)rm -f $@ && ar rcsT $@ $^
+
+$(EMU_OBJ): ISA_FLAGS := -isystem $(CUDA_HOME)/include
+
+$(addprefix $(EMU)/,$(EMU_MORE)): $(EMU_HEAVY_OBJ)
+$(addprefix $(EMU)/,$(EMU_TESTS) $(EMU_MORE)): $(EMU)/%: tests/gpu/%.c $(EMU_OBJ) $(EMU_LIGHT_OBJ) $(EMU)/host.a
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  TEST emulated $<")
+	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_OPT_$(CONFIG)) -DSW_CHECKED -DSW_EMULATED -isystem $(CUDA_HOME)/include -Wno-conversion \
+	  -Wno-missing-prototypes -MMD -MP -fsanitize=address,undefined $(EMU_WRAP) $< $(filter %.o %.a,$^) \
+	  $(LDFLAGS) $(UNIT_LIBS) -lstdc++ -o $@
+
+.PHONY: emulate emulate-all
+emulate: $(addprefix $(EMU)/,$(EMU_TESTS)) ## CUDA kernels on the processor under ASan, UBSan and a check of races: those that are quick
+	$(Q)BUILD=$(BUILD) sh tests/run.sh $^
+emulate-all: $(addprefix $(EMU)/,$(EMU_TESTS) $(EMU_MORE)) ## all that are emulated, minutes
+	$(Q)BUILD=$(BUILD) sh tests/run.sh $^
+endif
