@@ -149,8 +149,9 @@ wait $pid
 mv saved tiny/model.safetensors
 
 # --- kills at any moment: the user's files stay, and the next run ends in the same bytes
-RANDOM=${SEED:-$$}
-echo "seed $RANDOM (SEED=N repeats the moments)"
+seed=${SEED:-$$}
+RANDOM=$seed
+echo "seed $seed (SEED=N repeats the moments)"
 before=$(snapshot)
 expect 0 '' "$SWAGE" convert out --to compressed-tensors -o whole.ct --quiet
 expect 0 '' "${GGUF[@]}" -o whole.gguf

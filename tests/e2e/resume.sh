@@ -49,8 +49,9 @@ expect 0 '' quantize "$T/whole"
 whole_us=$((${EPOCHREALTIME/./} - begin_us))
 
 # at twenty random moments, with one thread and with two; whenever a run gets through, a new one
-RANDOM=${SEED:-$$}
-echo "seed $RANDOM (SEED=N repeats the moments)"
+seed=${SEED:-$$}
+RANDOM=$seed
+echo "seed $seed (SEED=N repeats the moments)"
 n_kills=0 n_resumed=0
 while [ $n_kills -lt $KILLS ] && [ $failures -eq 0 ]; do
     before=$(lines)
