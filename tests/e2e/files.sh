@@ -21,8 +21,9 @@ untouched() {
     for f in "${kept[@]}"; do [ "$(cat "$f" 2>&1)" = "mine: $f" ] || fail "lost: $f"; done
 }
 # calibrating FILE: $pid has begun to write FILE, and waits
+# Whoever runs this under nohup ignores SIGHUP, and so would the run.
 calibrating() {
-    hold open /output 1 "${CALIBRATE[@]}" -o "$1" >/dev/null 2>stderr
+    hold open /output 1 env --default-signal=HUP "${CALIBRATE[@]}" -o "$1" >/dev/null 2>stderr
     compgen -G "$1.partial-*/output" >/dev/null || fail "$1 has not begun"
 }
 
