@@ -24,7 +24,7 @@ WARN := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-protot
         -Wcast-qual -Wwrite-strings -Wdouble-promotion
 # GCC warns of what cannot happen in code that it instruments for a sanitizer: there a warning stays a warning.
 ifdef CI
-ifeq ($(filter asan ubsan sanitize tsan,$(CONFIG)),)
+ifeq ($(filter asan ubsan sanitize parsers tsan,$(CONFIG)),)
 WARN += -Werror
 endif
 endif
@@ -39,6 +39,7 @@ OPT_checked  := -O3 -g1 -DSW_CHECKED
 OPT_asan     := -O1 -g -fsanitize=address -fno-omit-frame-pointer
 OPT_ubsan    := -O1 -g -fsanitize=undefined -fno-sanitize-recover=all
 OPT_sanitize := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+OPT_parsers  := -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 OPT_tsan     := -O1 -g -fsanitize=thread
 OPT_fuzz     := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 OPT_coverage := -O0 -g --coverage
@@ -92,6 +93,7 @@ endif
 
 include tests/make/deps.mk
 include tests/make/test.mk
+include tests/make/parsers.mk
 include tests/make/demo.mk
 include tests/make/cuda.mk
 include tests/make/emulate.mk

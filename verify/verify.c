@@ -1,7 +1,6 @@
 /* verify.c - see verify.h: the order of the judgement. */
 #include "verify/verify.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,35 +15,19 @@
 #include "verify/checks/checks.h"
 #include "verify/metrics/expected_kl.h"
 #include "verify/metrics/inputs.h"
+#include "verify/metrics/kept_states.h"
 #include "verify/metrics/perplexity.h"
 #include "verify/options_check.h"
 #include "verify/speed/checkpoint_speed.h"
 #include "verify/tasks/tasks.h"
 
 #define GAP_WINDOWS 4
-/* Kernels and dequantized weights differ by the rounding of float sums, which measures 3e-7; a
- * single group that the two decoders read differently moves the logits by more than this. */
-#define GAP_MAX 1e-3
-/* Where inputs are rounded, a float sum next to the middle of two codes falls to either side. With
- * r = rms / step of the inputs, a difference of d (relative) tips about 2 d r of them by a step
- * each: sqrt(2 d r) / r of their norm. From 3e-7 at r = 32 (int8) that is 1.4e-4 at one site,
- * 2.9e-3 at the next, and so on, towards two roundings that know nothing of each other and no
- * further: sqrt(2) times their noise, sqrt(2 / 12) / r = 1.3e-2 for int8, 2.6e-2 for e4m3, whose
- * step is an eighth of a value at most (twice that for a bit of mantissa less). Toy models with
- * random weights measure up to 1.5e-2. */
-#define GAP_MAX_ROUNDED 3e-2
-/* Four bits: r is about 3 in e2m1 by groups, so sqrt(2 / 12) / r = 0.14; NVFP4 measures 0.06. */
-#define GAP_MAX_ROUNDED_4 0.15
-/* A token near the border of two experts goes to another one: toys measure 6.8e-2 in e4m3. */
-#define GAP_EXPERTS_MORE 3.0
-/* The inputs of a quantized head are rounded once more, with nothing behind to even it out. */
-#define GAP_HEAD_MORE 1.5
 #define SAMPLES 1000
 #define LEVEL 0.95
 
 typedef struct verifier {
     const sw_verify_options *options;
-    int n_threads;
+    int n_threads, n_alone; /* the latter while other ranks wait */
     sw_subject checkpoint, original;
     bool has_original;
     sw_rescale rescale; /* what moved between norms and linears */
@@ -55,6 +38,7 @@ typedef struct verifier {
     sw_lm on_device;        /* kernels again, as the device takes it, where that is another order */
     sw_hidden_file states;
     bool is_float; /* kernels holds floats, see open_served */
+    bool has_told;            /* the other ranks know whether there is anything to do */
     bool has_failed_together; /* all ranks have met with the same code */
     sw_report report;
 } verifier;
@@ -112,41 +96,6 @@ static sw_code keep_text(const char **out, sw_report *r, const char *text, sw_er
     return rc;
 }
 
-/* Which weights share a scale. */
-static void scope_text(char *out, size_t size, const sw_spec_scheme *s)
-{
-    long long group = (long long)s->group_elems, rows = (long long)s->scale_rows;
-
-    if (rows < 0)
-        (void)snprintf(out, size, "per tensor");
-    else if (rows > 1)
-        (void)snprintf(out, size, "blocks of %lld x %lld", rows, group);
-    else if (group)
-        (void)snprintf(out, size, "group %lld", group);
-    else
-        (void)snprintf(out, size, "per channel");
-}
-
-/* "4 bits, group 128, symmetric", "8 bits (e4m3), per tensor". */
-static void scheme_text(char *out, size_t size, const sw_spec_scheme *s)
-{
-    char scope[56], kind[40];
-
-    if (s->blocks && s->bits > 8) {
-        (void)snprintf(out, size, "%s", s->blocks);
-        return;
-    }
-    scope_text(scope, sizeof scope, s);
-    if (s->exponent_bits)
-        (void)snprintf(kind, sizeof kind, "%d bits (e%dm%d)", s->bits, s->exponent_bits,
-                       s->mantissa_bits);
-    else
-        (void)snprintf(kind, sizeof kind, "%d bits", s->bits);
-    (void)snprintf(out, size, "%s%s%s%s, %s%s", s->blocks ? s->blocks : "",
-                   s->blocks ? " (most), " : "", s->mixed ? "mixed; most " : "", kind, scope,
-                   s->exponent_bits ? "" : s->is_symmetric ? ", symmetric" : ", asymmetric");
-}
-
 static sw_code describe(verifier *v, sw_err *err)
 {
     const sw_spec_scheme *s = &v->checkpoint.scheme;
@@ -155,7 +104,7 @@ static sw_code describe(verifier *v, sw_err *err)
     sw_code rc;
 
     if (s->reader)
-        scheme_text(scheme, sizeof scheme, s);
+        sw_spec_scheme_text(scheme, sizeof scheme, s);
     else
         (void)snprintf(scheme, sizeof scheme, "floats, %s",
                        sw_dtype_name(v->checkpoint.model.dtype));
@@ -244,39 +193,25 @@ static sw_code open_models(verifier *v, sw_err *err)
     return v->has_original ? open_original(v, err) : SW_OK;
 }
 
-static double gap_limit_of(const sw_act *act)
-{
-    if (act->scope == SW_ACT_NONE) return GAP_MAX;
-    if (act->num->bits == 4) return GAP_MAX_ROUNDED_4;
-    if (act->num->kind != SW_NUM_FLOAT) return GAP_MAX_ROUNDED;
-    return ldexp(GAP_MAX_ROUNDED, 3 - act->num->mantissa_bits);
-}
-
-/* Of several schemes, that of the coarsest inputs. */
-static double gap_limit(const verifier *v)
-{
-    const sw_qconfig *config = &v->served.qconfig;
-    double most = config->has_no_default ? GAP_MAX : gap_limit_of(&config->spec.act);
-
-    for (int64_t i = 0; i < config->n_rules; i++)
-        most = fmax(most, gap_limit_of(&config->rules[i].spec.act));
-    if (most > GAP_MAX && v->served.model.n_experts) most *= GAP_EXPERTS_MORE;
-    return v->kernels.head.act.scope == SW_ACT_NONE ? most : GAP_HEAD_MORE * most;
-}
-
 static sw_code measure_gap(verifier *v, const sw_windows *windows, sw_err *err)
 {
     sw_report_gap *gap = &v->report.eval.gap;
     int64_t n = v->options->gap_windows ? v->options->gap_windows : GAP_WINDOWS;
-    double most = gap_limit(v);
+    double most = sw_kernel_gap_limit(&v->served, &v->kernels);
     sw_code rc;
 
     if (n < 0 || v->is_float || !v->checkpoint.is_quantized) return SW_OK;
-    rc = sw_kernel_gap(gap, &v->kernels, &v->checkpoint, windows, n, v->n_threads, err);
+    rc = sw_kernel_gap(gap, &v->kernels, &v->checkpoint, windows, n, v->n_alone, err);
     if (rc != SW_OK || gap->logits_err <= most) return rc;
     return sw_report_find(&v->report, "kernel gap", "logits", err, "logits of the integer kernels "
                           "are %.3g from those of dequantized weights, relative; want at most %g: "
                           "the two decoders disagree", gap->logits_err, most);
+}
+
+/* States of a device stay there. */
+static bool keeps_states(const verifier *v)
+{
+    return v->options->kept && v->has_original && !v->options->gpu;
 }
 
 static sw_code open_states(verifier *v, const sw_windows *windows, sw_err *err)
@@ -285,6 +220,13 @@ static sw_code open_states(verifier *v, const sw_windows *windows, sw_err *err)
     sw_checkpoint ckpt;
     sw_code rc;
 
+    if (keeps_states(v)) {
+        const int rank = sw_judge_rank(v->options->ranks), size = sw_judge_size(v->options->ranks);
+        return sw_kept_states_begin(v->options->kept, windows,
+                                    sw_windows_of_rank(windows, rank, size),
+                                    sw_windows_of_rank(windows, rank + 1, size),
+                                    v->original.model.hidden, err);
+    }
     if (!v->options->states_path) return SW_OK;
     if ((rc = sw_checkpoint_open(&ckpt, v->original.dir, err)) != SW_OK) return rc;
     rc = sw_checkpoint_identity(identity, &ckpt, err);
@@ -300,7 +242,7 @@ static sw_code ask(verifier *v, sw_err *err)
     const sw_verify_options *o = v->options;
     sw_tasks_job job = {.paths = o->task_paths, .n_paths = o->n_tasks, .gpu = o->gpu,
                         .gpus = o->gpus,
-                        .n_threads = v->n_threads, .with_bos = o->with_bos, .window = o->window,
+                        .n_threads = v->n_alone, .with_bos = o->with_bos, .window = o->window,
                         .bootstrap = o->bootstrap, .progress = o->progress,
                         .checkpoint = v->on_device.blocks ? &v->on_device : &v->kernels,
                         .original = v->has_original ? &v->dense : NULL};
@@ -324,7 +266,8 @@ static sw_code open_job(sw_eval_job *job, verifier *v, sw_err *err)
                              o->max_windows, o->with_bos, &v->checkpoint.model, err)) != SW_OK ||
         (rc = open_states(v, &job->windows, err)) != SW_OK || (rc = open_models(v, err)) != SW_OK)
         return rc;
-    if (v->options->states_path) job->states = &v->states;
+    if (o->states_path) job->states = &v->states;
+    if (keeps_states(v)) job->kept = o->kept;
     if (!job->bootstrap.n_samples) job->bootstrap.n_samples = SAMPLES;
     if (job->bootstrap.level <= 0) job->bootstrap.level = LEVEL;
     job->checkpoint = v->on_device.blocks ? &v->on_device : &v->kernels;
@@ -368,8 +311,9 @@ static sw_code evaluate_text(verifier *v, sw_err *err)
         return rc;
     if (v->has_original &&
         (rc = sw_output_errors(&v->report, &v->dense, &v->checkpoint, &v->rescale, &job.windows,
-                               v->n_threads, err)) != SW_OK)
+                               v->n_alone, err)) != SW_OK)
         return rc;
+    job.n_threads = v->n_alone;
     return sw_expected_kl_check(&v->report, &job,
                                 v->checkpoint.is_quantized ? v->checkpoint.scheme.bits_min : 16,
                                 v->served.qconfig.spec.act.scope != SW_ACT_NONE, err);
@@ -435,6 +379,8 @@ static sw_code hold_to_original(verifier *v, sw_err *err)
     return rc == SW_OK ? sw_verify_config(r, &v->checkpoint, &v->original, err) : rc;
 }
 
+static bool runs_models(const verifier *v) { return v->options->n_texts || v->options->n_tasks; }
+
 static bool is_forgivable(sw_code rc) { return rc == SW_E_FORMAT || rc == SW_E_UNSUPPORTED; }
 
 /* A checkpoint that has failed need not open for being run as well. */
@@ -451,16 +397,23 @@ typedef struct orders {
     bool runs_text, has_original;
 } orders;
 
+static sw_code tell(verifier *v, bool runs_text, sw_err *err)
+{
+    const sw_judge_ranks *ranks = v->options->ranks;
+    orders given = {.runs_text = runs_text, .has_original = v->has_original};
+
+    v->has_told = true;
+    return ranks ? ranks->broadcast(ranks->self, 0, &given, sizeof given, err) : SW_OK;
+}
+
 /* The models over the text. */
 static sw_code run_models(verifier *v, sw_err *err)
 {
     const sw_judge_ranks *ranks = v->options->ranks;
     sw_report *r = &v->report;
-    orders given = {.runs_text = v->options->n_texts && !is_incomplete(r),
-                    .has_original = v->has_original};
     sw_err why = {0}, lost = {0};
     bool are_waiting, is_forgiven;
-    sw_code told, rc = ranks ? ranks->broadcast(ranks->self, 0, &given, sizeof given, err) : SW_OK;
+    sw_code told, rc = tell(v, v->options->n_texts && !is_incomplete(r), err);
 
     if (rc != SW_OK) return rc;
     if (is_incomplete(r)) {
@@ -488,7 +441,7 @@ static sw_code help(verifier *v, sw_err *err)
     sw_err lost = {0};
     sw_code rc;
 
-    if (!v->options->n_texts && !v->options->n_tasks) return SW_OK;
+    if (!runs_models(v)) return SW_OK;
     if ((rc = ranks->broadcast(ranks->self, 0, &given, sizeof given, err)) != SW_OK) return rc;
     v->has_original = v->has_original && given.has_original;
     if (given.runs_text) rc = evaluate_text(v, err);
@@ -504,7 +457,7 @@ static sw_code time_models(verifier *v, sw_err *err)
     const sw_verify_options *o = v->options;
     const sw_speed_job job = {.dir = v->checkpoint.dir, .request = o->speed, .gpu = o->gpu,
                               .original_dir = v->has_original ? v->original.dir : NULL,
-                              .keeps_e4m3 = o->keeps_e4m3, .n_threads = v->n_threads,
+                              .keeps_e4m3 = o->keeps_e4m3, .n_threads = v->n_alone,
                               .progress = o->progress};
     sw_err why = {0};
     sw_code rc;
@@ -539,13 +492,13 @@ static sw_code judge_files(verifier *v, sw_err *err)
 static sw_code judge_values(verifier *v, const sw_subject *original, sw_err *err)
 {
     sw_span span = sw_span_open("judge tensors");
-    sw_code rc = sw_verify_tensors(&v->report, &v->checkpoint, original, &v->rescale, v->n_threads,
+    sw_code rc = sw_verify_tensors(&v->report, &v->checkpoint, original, &v->rescale, v->n_alone,
                                    v->options->progress, err);
 
     sw_span_close(span, NULL);
     span = sw_span_open("judge structure");
     if (rc == SW_OK) rc = sw_verify_kv_scales(&v->report, &v->checkpoint, err);
-    if (rc == SW_OK) rc = sw_verify_structure(&v->report, &v->checkpoint, v->n_threads, err);
+    if (rc == SW_OK) rc = sw_verify_structure(&v->report, &v->checkpoint, v->n_alone, err);
     if (rc == SW_OK) rc = sw_verify_unlisted(&v->report, &v->checkpoint, original, err);
     sw_span_close(span, NULL);
     return rc;
@@ -560,7 +513,7 @@ static sw_code judge(verifier *v, sw_err *err)
     if (rc != SW_OK) return rc;
     original = v->has_original ? &v->original : NULL;
     if (original &&
-        (rc = sw_rescale_new(&v->rescale, r, &v->checkpoint, original, v->n_threads,
+        (rc = sw_rescale_new(&v->rescale, r, &v->checkpoint, original, v->n_alone,
                              err)) != SW_OK)
         return rc;
     if ((rc = judge_values(v, original, err)) != SW_OK) return rc;
@@ -570,8 +523,29 @@ static sw_code judge(verifier *v, sw_err *err)
                              "linear is stored quantized", r->dialect)) != SW_OK)
         return rc;
     if ((rc = check_loaders(v, err)) != SW_OK) return rc;
-    if (v->options->n_texts || v->options->n_tasks) rc = run_models(v, err);
+    if (runs_models(v)) rc = run_models(v, err);
     return rc == SW_OK ? time_models(v, err) : rc;
+}
+
+/* Of rank 0. Where it fails by itself there is nothing for the others to do. */
+static sw_code lead(verifier *v, sw_err *err)
+{
+    sw_err lost = {0};
+    sw_code rc = judge(v, err), told = SW_OK;
+
+    if (rc != SW_OK && runs_models(v) && !v->has_told) told = tell(v, false, &lost);
+    if (told == SW_OK) return rc;
+    *err = lost;
+    return told;
+}
+
+static sw_code open_all(verifier *v, sw_err *err)
+{
+    sw_code rc = open_subjects(v, err);
+
+    if (rc != SW_OK) return rc;
+    return sw_verify_family(&v->report, &v->checkpoint, v->has_original ? &v->original : NULL,
+                            v->options, err);
 }
 
 sw_code sw_verify_run(sw_report *out, const sw_verify_options *options, sw_err *err)
@@ -581,11 +555,11 @@ sw_code sw_verify_run(sw_report *out, const sw_verify_options *options, sw_err *
     sw_code rc;
 
     v.n_threads = options->n_threads > 0 ? options->n_threads : sw_cpu_count();
+    v.n_alone = options->n_threads_alone > v.n_threads ? options->n_threads_alone : v.n_threads;
     if ((rc = sw_verify_check_options(options, err)) != SW_OK ||
         (rc = sw_tasks_check(options->task_paths, options->n_tasks, err)) != SW_OK ||
-        (rc = open_subjects(&v, err)) != SW_OK || (rc = sw_verify_family(&v.report, &v.checkpoint,
-                               v.has_original ? &v.original : NULL, options, err)) != SW_OK ||
-        (rc = sw_judge_rank(options->ranks) ? help(&v, err) : judge(&v, err)) != SW_OK)
+        (rc = sw_judge_meet(options->ranks, open_all(&v, err), err)) != SW_OK ||
+        (rc = sw_judge_rank(options->ranks) ? help(&v, err) : lead(&v, err)) != SW_OK)
         goto done;
     sw_report_judge(&v.report);
     v.report.seconds = sw_clock_s() - started;

@@ -146,6 +146,8 @@ int64_t sw_ckpt_writer_n_copies(const sw_ckpt_writer *w);
 sw_code sw_ckpt_writer_copy(sw_ckpt_writer *w, int64_t i, sw_err *err) SW_MUST_USE;
 /* The tensors, to ask for digests of their files after the commit. */
 const sw_st_writer *sw_ckpt_writer_tensors(const sw_ckpt_writer *w);
+/* Before any put: see sw_st_writer_read_back. */
+void sw_ckpt_writer_read_back(sw_ckpt_writer *w, sw_digest_back *back);
 /* Digest the parts of the output that are complete: after any put or copy, on any thread, so that
  * the commit takes less time. */
 sw_code sw_ckpt_writer_catch_up(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;

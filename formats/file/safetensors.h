@@ -144,8 +144,12 @@ sw_code sw_st_writer_take(sw_st_writer *w, const char *name, void *data, size_t 
 /* Digest what is complete by now from the start of each file on, unless others do: to be called
  * after puts, by any thread. Nothing without follow. */
 sw_code sw_st_writer_catch_up(sw_st_writer *w, sw_err *err) SW_MUST_USE;
-/* The digest of a file by its name in the directory, after the commit, with what lets many threads
- * do it again; NULL: not known. */
+/* After begin, before any put: the files will be read back, so their digests get tags; by `back`
+ * while they are digested, which lives as long as the writer, or by nobody before the end (NULL).
+ * What is read stays in the system's cache. Nothing without follow. */
+void sw_st_writer_read_back(sw_st_writer *w, sw_digest_back *back);
+/* The digest of a file by its name in the directory, after the commit, with what tells many threads
+ * whether the disk has it; NULL: not known. */
 const sw_digest_steps *sw_st_writer_digest(const sw_st_writer *w, const char *name);
 /* What was put so far reaches the disk. */
 sw_code sw_st_writer_sync(const sw_st_writer *w, sw_err *err) SW_MUST_USE;

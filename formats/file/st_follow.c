@@ -132,17 +132,29 @@ static void give_back(sw_st_follow *f, uint64_t done_bytes)
     }
 }
 
+/* The next bytes of a file; whoever reads behind hears of each step that they complete. */
+static sw_code add(const sw_st_writer *w, int32_t file, const void *bytes, size_t n_bytes,
+                   sw_err *err)
+{
+    sw_digest_steps *steps = &w->follows[file].steps;
+    const int64_t n_before = steps->n_tags;
+    sw_code rc = sw_digest_steps_add(steps, bytes, n_bytes, err);
+
+    if (rc != SW_OK || steps->n_tags == n_before) return rc;
+    return sw_digest_back_ready(w->back, steps, w->files[file].temp_path, err);
+}
+
 /* From the file, where the system has it or the disk. */
-static sw_code digest_file(sw_digest_steps *steps, const sw_out_file *out, uint64_t at,
-                           uint64_t end, sw_err *err)
+static sw_code digest_file(const sw_st_writer *w, int32_t file, uint64_t at, uint64_t end,
+                           sw_err *err)
 {
     unsigned char step[STEP_BYTES];
     sw_code rc = SW_OK;
 
     while (at < end && rc == SW_OK) {
         size_t n = end - at < STEP_BYTES ? (size_t)(end - at) : STEP_BYTES;
-        rc = sw_out_read_at(out, at, step, n, err);
-        if (rc == SW_OK) rc = sw_digest_steps_add(steps, step, n, err);
+        rc = sw_out_read_at(&w->files[file], at, step, n, err);
+        if (rc == SW_OK) rc = add(w, file, step, n, err);
         at += n;
     }
     return rc;
@@ -150,13 +162,11 @@ static sw_code digest_file(sw_digest_steps *steps, const sw_out_file *out, uint6
 
 static sw_code digest_piece(sw_st_writer *w, int32_t file, const next_piece *piece, sw_err *err)
 {
-    sw_st_follow *f = &w->follows[file];
     sw_st_block *b = piece->block;
     sw_code rc;
 
-    if (!b) return digest_file(&f->steps, &w->files[file], f->done_bytes, piece->end, err);
-    rc = sw_digest_steps_add(&f->steps, b->bytes + (b->begin - b->page_at),
-                             (size_t)(b->end - b->begin), err);
+    if (!b) return digest_file(w, file, w->follows[file].done_bytes, piece->end, err);
+    rc = add(w, file, b->bytes + (b->begin - b->page_at), (size_t)(b->end - b->begin), err);
     sw_st_block_spare(w, b);
     return rc;
 }
@@ -226,9 +236,11 @@ sw_code sw_st_follow_block(sw_st_writer *w, int32_t file, sw_st_block *block, sw
 /* A tensor was put anew after some of it was digested: all from the start. */
 static sw_code start_over(sw_st_writer *w, sw_st_follow *f, sw_err *err)
 {
+    const bool has_tags = f->steps.has_tags;
     sw_code rc;
 
     sw_digest_steps_free(&f->steps);
+    f->steps.has_tags = has_tags;
     if ((rc = sw_digest_steps_begin(&f->steps, err)) != SW_OK) return rc;
 #pragma omp critical(st_follow)
     for (const sw_st_block *b = f->held; b; b = b->next) w->held_bytes -= b->room_bytes;

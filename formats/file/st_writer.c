@@ -350,6 +350,13 @@ void sw_st_writer_alone(sw_st_writer *w) { w->is_alone = true; }
 
 void sw_st_writer_follow(sw_st_writer *w) { w->is_followed = true; }
 
+void sw_st_writer_read_back(sw_st_writer *w, sw_digest_back *back)
+{
+    w->back = back;
+    for (int32_t i = 0; i < w->n_files && w->follows; i++)
+        w->files[i].is_read_back = w->follows[i].steps.has_tags = true;
+}
+
 sw_code sw_st_writer_take(sw_st_writer *w, const char *name, void *data, size_t n_bytes,
                           sw_err *err)
 {

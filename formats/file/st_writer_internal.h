@@ -3,7 +3,7 @@
 #define SW_FORMATS_FILE_ST_WRITER_INTERNAL_H
 
 #include "formats/file/st_internal.h"
-#include "formats/io/digest_steps.h"
+#include "formats/io/digest_back.h"
 
 /* One announced tensor. */
 typedef struct sw_st_decl {
@@ -49,6 +49,7 @@ struct sw_st_writer {
     bool has_begun, is_ready; /* ready: headers written, not yet committed */
     bool is_kept, is_followed, is_alone;
     sw_st_follow *follows; /* [n_files] where is_followed */
+    sw_digest_back *back;  /* who reads back what is digested; NULL: nobody on the way */
     sw_st_block *spare;
     uint64_t held_bytes; /* of all blocks that wait for their digest */
     uint64_t shard_bytes, data_bytes;

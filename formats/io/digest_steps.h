@@ -1,9 +1,10 @@
-/* digest_steps.h - the SHA-256 of a file, with what it came to on the way.
+/* digest_steps.h - the SHA-256 of a file, with what is needed to know it again quickly.
  *
- * A SHA-256 takes the bytes in their order, so one file keeps one thread busy. Whoever made the
- * digest once can keep its state every SW_DIGEST_STEP_BYTES; then any number of threads can do it
- * again: each takes the state before a step, adds the bytes of the step as the disk has them now,
- * and compares with the state behind it. All steps together prove the digest of the whole.
+ * A SHA-256 takes the bytes in their order, so one file keeps one thread busy, and it is slow.
+ * Whoever makes the digest once can also make a MAC (formats/base/hash.h) of every
+ * SW_DIGEST_STEP_BYTES, under a key of this run. Whether the disk has those bytes is then found out
+ * by any number of threads, step by step, in any order and before the file is complete: all steps
+ * together prove the digest of the whole.
  */
 #ifndef SW_FORMATS_IO_DIGEST_STEPS_H
 #define SW_FORMATS_IO_DIGEST_STEPS_H
@@ -15,11 +16,16 @@
 
 #define SW_DIGEST_STEP_BYTES ((uint64_t)16 << 20)
 
+typedef struct sw_digest_back sw_digest_back; /* digest_back.h */
+
 /* Zero-initialise; free in any case. */
 typedef struct sw_digest_steps {
+    bool has_tags;       /* to be set before the first byte, by whoever will check */
     sw_sha256 *sum;      /* of the n_bytes that were added */
-    sw_sha256 **marks;   /* [n_marks] the states behind the first step, the second, ... */
-    int64_t n_marks, room_marks;
+    sw_mac *mac;         /* of the step under way; NULL between two steps */
+    uint8_t key[SW_MAC_KEY_BYTES];
+    uint8_t (*tags)[SW_MAC_BYTES]; /* [n_tags] of steps that are complete; in the end of all */
+    int64_t n_tags, room_tags;
     uint64_t n_bytes;
     char digest[SW_SHA256_HEX_BYTES]; /* of the whole, once it is finished; else empty */
 } sw_digest_steps;
@@ -30,9 +36,11 @@ sw_code sw_digest_steps_add(sw_digest_steps *steps, const void *bytes, size_t n_
 sw_code sw_digest_steps_finish(sw_digest_steps *steps, sw_err *err) SW_MUST_USE;
 void sw_digest_steps_free(sw_digest_steps *steps); /* accepts a zeroed one */
 
-/* Does the file at `path` have the digest of finished steps? Every byte is read, by up to n_threads
- * threads. false also where its size is another. SW_E_IO: it cannot be opened. */
-sw_code sw_digest_steps_check(bool *out, const sw_digest_steps *steps, const char *path,
-                              int n_threads, sw_err *err) SW_MUST_USE;
+/* Does the file at `path` have the digest of finished steps that have tags? Every byte is read
+ * from the disk, by up to n_threads threads, or has been by `back` (NULL: by nobody) since it
+ * was complete. false also where the size is another, or there are no tags. SW_E_IO: it cannot
+ * be opened. */
+sw_code sw_digest_steps_check(bool *out, const sw_digest_steps *steps, sw_digest_back *back,
+                              const char *path, int n_threads, sw_err *err) SW_MUST_USE;
 
 #endif

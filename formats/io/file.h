@@ -67,6 +67,7 @@ typedef struct sw_out_file {
     bool is_kept; /* opened by sw_out_open_kept: abandon leaves the temporary */
     bool may_replace;
     bool is_direct;
+    bool is_read_back; /* by somebody who sees to it that the disk is asked, and not the cache */
     int direct_fd; /* where is_direct: the same file, past the system's cache */
     int lock_fd;   /* of work_path */
     int left, work_left; /* of leftovers.h */

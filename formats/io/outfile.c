@@ -359,7 +359,8 @@ static sw_code finish(sw_out_file *out, sw_err *err)
     sw_code rc = sw_out_sync(out, err);
 
     if (rc != SW_OK) return rc;
-    if (out->is_direct) (void)posix_fadvise(out->fd, 0, 0, POSIX_FADV_DONTNEED);
+    if (out->is_direct && !out->is_read_back)
+        (void)posix_fadvise(out->fd, 0, 0, POSIX_FADV_DONTNEED);
     close_direct(out); /* nothing waits there that could still fail */
     out->is_open = false;
     if (close(out->fd) == 0 || errno == EINTR) return SW_OK;

@@ -425,6 +425,7 @@ sw_code sw_work_make(char dir[SW_PATH_BYTES], int *lock_fd, const char *path, sw
     for (int k = 0; k < WORK_ATTEMPTS; k++) {
         int n = snprintf(dir, SW_PATH_BYTES, "%s" SW_WORK_SUFFIX "-%ld.%d", path, (long)getpid(),
                          k);
+        sw_err why = {0};
         sw_code rc;
         if (n < 0 || n >= SW_PATH_BYTES)
             return SW_FAIL(err, SW_E_IO, "%s: path too long", path);
@@ -432,10 +433,13 @@ sw_code sw_work_make(char dir[SW_PATH_BYTES], int *lock_fd, const char *path, sw
             if (errno == EEXIST) continue;
             return SW_FAIL(err, SW_E_IO, "%s: cannot create: %s", dir, strerror(errno));
         }
-        if ((rc = sw_work_lock(lock_fd, dir, err)) == SW_OK) {
-            if ((rc = sw_work_claim(dir, err)) == SW_OK) return SW_OK;
-            close(*lock_fd);
+        if ((rc = sw_work_lock(lock_fd, dir, &why)) != SW_OK) {
+            if (!sw_path_exists(dir)) continue; /* another run has taken it for a killed one's */
+            (void)rmdir(dir);
+            return SW_FAIL(err, rc, "%s", why.text);
         }
+        if ((rc = sw_work_claim(dir, err)) == SW_OK) return SW_OK;
+        close(*lock_fd);
         (void)rmdir(dir);
         return rc;
     }
@@ -528,11 +532,16 @@ static bool sweep_one(const char *dir, const char *path)
     int fd;
 
     if (lstat(dir, &info) != 0 || !S_ISDIR(info.st_mode) ||
-        read_mark(&state, dir, NULL) != SW_OK || (state != MARK_OURS && state != MARK_CUT))
+        read_mark(&state, dir, NULL) != SW_OK || state == MARK_OTHER)
         return false;
-    if (sw_work_lock(&fd, dir, &why) != SW_OK) return why.code == SW_E_USAGE;
-    (void)sw_work_bring_back(dir, path);
-    sw_work_remove(dir);
+    if (sw_work_lock(&fd, dir, &why) != SW_OK)
+        return state != MARK_NONE && why.code == SW_E_USAGE;
+    if (state == MARK_NONE) {
+        (void)rmdir(dir); /* killed before it had a mark, if nothing is in it */
+    } else {
+        (void)sw_work_bring_back(dir, path);
+        sw_work_remove(dir);
+    }
     close(fd);
     return false;
 }

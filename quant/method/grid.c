@@ -45,18 +45,20 @@ double sw_grid_stored_scale(double s, const sw_qspec *spec)
     return isfinite(rounded) ? rounded : most;
 }
 
-/* The nearest value of a small float, ties to even: v in steps of its binade. */
+/* The nearest value of a small float, ties to even: v in steps of its binade. A double at 1.5 *
+ * 2^52 steps has no bit for less than a step, so adding it rounds; taking it away again is
+ * exact. */
 static inline double nearest_small(double v, double normal, double step, double top)
 {
-    double a = fabs(v), binade, quantum;
+    double a = fabs(v), binade, large;
     uint64_t bits;
 
+    a = a > top ? top : a; /* which is a value itself: nothing below it is rounded beyond */
     memcpy(&bits, &a, sizeof bits);
     bits &= 0x7ff0000000000000u;
     memcpy(&binade, &bits, sizeof binade);
-    quantum = (binade > normal ? binade : normal) * step;
-    a = rint(a / quantum) * quantum;
-    a = a > top ? top : a;
+    large = (binade > normal ? binade : normal) * (0x1.8p52 * step);
+    a = (a + large) - large;
     return v < 0 ? -a : a;
 }
 
@@ -100,16 +102,18 @@ static void small_range(double *scale, double *zero, double low, double high, co
                                  : sw_grid_stored_scale(amax / (double)spec->num->top, spec);
 }
 
+void sw_grid_of_range(double *scale, double *zero, double low, double high, const sw_qspec *spec)
+{
+    if (spec->num->values) small_range(scale, zero, low, high, spec);
+    else shrunk(scale, zero, low, high, 1.0, 0, spec);
+}
+
 void sw_grid_range(double *scale, double *zero, const double *w, int64_t n, const sw_qspec *spec)
 {
     double low[ROWS], high[ROWS];
 
     group_range(low, high, w, n);
-    if (spec->num->values) {
-        for (int r = 0; r < ROWS; r++) small_range(scale + r, zero + r, low[r], high[r], spec);
-        return;
-    }
-    for (int r = 0; r < ROWS; r++) shrunk(scale + r, zero + r, low[r], high[r], 1.0, 0, spec);
+    for (int r = 0; r < ROWS; r++) sw_grid_of_range(scale + r, zero + r, low[r], high[r], spec);
 }
 
 static SW_HOT void int_codes(double *codes, const double *w, const double *scale,

@@ -15,6 +15,8 @@
  * powers of two, the rule of sw_pow2_scale, asymmetric (max - min) / code_max
  * with the range widened to hold 0. A group of zeros gets scale 1. */
 void sw_grid_range(double *scale, double *zero, const double *w, int64_t n, const sw_qspec *spec);
+/* The same of one row whose lowest and highest weight are known, 0 among them. */
+void sw_grid_of_range(double *scale, double *zero, double low, double high, const sw_qspec *spec);
 
 /* Scale and zero that minimize sum_j weight[j] * (w[j] - Q(w[j]))^2 per row: a grid over
  * shrunken ranges (and neighbouring zero points, or both signs), polished by alternating least

@@ -2,35 +2,89 @@
 #include "quant/method/row_share.h"
 
 #include "formats/base/size.h"
-#include "quant/stats/pieces.h"
 
-/* Rows that are cut together: those of the backend, those that share scales, or all. */
-static int64_t unit_of(const sw_solve_problem *p)
+int64_t sw_share_unit(const sw_qspec *spec, int64_t n_out, const sw_backend *backend)
 {
-    const sw_qspec *spec = &p->spec;
-    const int64_t shared = sw_qspec_rows(spec, p->n_out);
-    const int64_t least = sw_backend_of(p->factor ? &p->factor->place : &p->place)->rows_together;
+    const int64_t shared = sw_qspec_rows(spec, n_out), least = backend->rows_together;
     int64_t unit = least;
 
-    if (spec->n_outliers) return p->n_out;
+    if (spec->n_outliers) return n_out;
     if (shared <= 1 || (spec->scale_rows == SW_ROWS_ALL && !spec->group_elems)) return unit;
-    if (spec->scale_rows == SW_ROWS_ALL) return p->n_out;
+    if (spec->scale_rows == SW_ROWS_ALL) return n_out;
     while (unit % shared) unit += least;
     return unit;
 }
 
-sw_rows sw_share_rows_by(int64_t unit, int64_t n_out, int rank, int n_ranks)
+static int64_t rows_in_all(const sw_share_linear *linears, int64_t n)
 {
-    const int64_t n_units = sw_ceil_div(n_out, unit);
-    sw_rows rows = {sw_piece_of_rank(n_units, rank, n_ranks) * unit,
-                    sw_piece_of_rank(n_units, rank + 1, n_ranks) * unit};
+    int64_t sum = 0;
 
-    rows.begin = sw_min_i64(rows.begin, n_out);
-    rows.end = sw_min_i64(rows.end, n_out);
-    return rows;
+    for (int64_t i = 0; i < n; i++) sum += linears[i].n_out;
+    return sum;
 }
 
-sw_rows sw_share_rows(const sw_solve_problem *p, int rank, int n_ranks)
+/* Where a stretch of at most so many rows ends that begins at row `begin` of all. */
+static int64_t stretch_end(const sw_share_linear *linears, int64_t n, int64_t begin, int64_t most)
 {
-    return sw_share_rows_by(unit_of(p), p->n_out, rank, n_ranks);
+    int64_t at = 0; /* the first row of linear i */
+
+    for (int64_t i = 0; i < n; at += linears[i++].n_out) {
+        const int64_t from = sw_max_i64(0, begin - at), left = linears[i].n_out - from;
+        const int64_t room = begin + most - (at + from);
+
+        if (left > room) return at + from + room / linears[i].unit * linears[i].unit;
+    }
+    return at;
+}
+
+static bool is_enough(const sw_share_linear *linears, int64_t n, int n_ranks, int64_t most)
+{
+    const int64_t all = rows_in_all(linears, n);
+    int64_t end = 0;
+
+    for (int rank = 0; rank < n_ranks && end < all; rank++)
+        end = stretch_end(linears, n, end, most);
+    return end == all;
+}
+
+sw_site_share sw_site_share_of(const sw_share_linear *linears, int64_t n, int n_ranks)
+{
+    const int64_t all = rows_in_all(linears, n);
+    int64_t too_few = sw_ceil_div(all, n_ranks) - 1, enough = all;
+
+    while (enough - too_few > 1) {
+        const int64_t most = too_few + (enough - too_few) / 2;
+
+        if (is_enough(linears, n, n_ranks, most)) enough = most;
+        else too_few = most;
+    }
+    return (sw_site_share){.linears = linears, .n = n, .n_ranks = n_ranks, .most = enough};
+}
+
+sw_rows sw_site_share_rows(const sw_site_share *share, int64_t i, int rank)
+{
+    const int64_t n_out = share->linears[i].n_out, at = rows_in_all(share->linears, i);
+    int64_t begin = 0, end = 0;
+
+    for (int r = 0; r <= rank; r++) {
+        begin = end;
+        end = stretch_end(share->linears, share->n, begin, share->most);
+    }
+    return (sw_rows){sw_min_i64(n_out, sw_max_i64(0, begin - at)),
+                     sw_min_i64(n_out, sw_max_i64(0, end - at))};
+}
+
+int sw_site_share_first(const sw_site_share *share, int64_t i)
+{
+    int rank = 0;
+
+    while (rank + 1 < share->n_ranks && sw_site_share_rows(share, i, rank).end == 0) rank++;
+    return rank;
+}
+
+double sw_site_share_busiest(const sw_site_share *share)
+{
+    const int64_t all = rows_in_all(share->linears, share->n);
+
+    return all ? (double)share->most / (double)all : 1;
 }

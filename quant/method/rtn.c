@@ -1,6 +1,7 @@
 /* rtn.c - round to nearest: the baseline every other method must beat. */
 #include "formats/base/size.h"
 #include "quant/method/refine.h"
+#include "quant/method/round_rows.h"
 #include "quant/method/rounding.h"
 #include "quant/method/row_work.h"
 
@@ -74,10 +75,24 @@ static sw_code rtn_slab(sw_row_figures *out, sw_row_space *space, const void *ct
     return rc;
 }
 
+/* The same without a slab. */
+static sw_code rtn_rows(sw_row_figures *out, sw_row_space *space, const void *ctx, int64_t row0,
+                        int64_t n_rows, sw_err *err)
+{
+    const rtn_job *job = ctx;
+
+    (void)out;
+    (void)space;
+    (void)err;
+    sw_round_rows(job->q, job->p, row0, n_rows);
+    return SW_OK;
+}
+
 sw_code sw_round_solve(sw_qtensor *q, const sw_solve_problem *p, sw_fit_fn fit,
                        sw_solve_report *report, sw_err *err)
 {
     rtn_job job = {.p = p, .q = q, .fit = fit};
+    sw_rows_fn fn = rtn_slab;
     sw_row_figures sum;
     double *ones = NULL;
     sw_code rc;
@@ -89,7 +104,8 @@ sw_code sw_round_solve(sw_qtensor *q, const sw_solve_problem *p, sw_fit_fn fit,
     if ((rc = SW_MEM_GET(&ones, p->k_in, "rounding weights", err)) != SW_OK) goto done;
     for (int64_t k = 0; k < p->k_in; k++) ones[k] = 1.0;
     job.weights = p->importance ? p->importance : ones;
-    rc = sw_rows_solve(&sum, p->figures, rtn_slab, &job, p->n_out, p->n_threads, err);
+    if (!fit && sw_round_rows_serves(p, &job.frame)) fn = rtn_rows;
+    rc = sw_rows_solve(&sum, p->figures, fn, &job, p->n_out, p->n_threads, err);
     if (rc == SW_OK && p->factor) sw_rows_report(report, &sum);
 done:
     sw_frame_free(&job.frame);

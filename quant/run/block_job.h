@@ -5,6 +5,13 @@
 #include "quant/run/pipeline.h"
 #include "quant/search/transform.h"
 
+/* Where nobody runs the blocks: room for the largest weight, which the linears of all blocks use in
+ * turn, so that memory need not be cleared for each. */
+typedef struct sw_weight_room {
+    float *w;
+    int64_t n_elems;
+} sw_weight_room;
+
 /* Everything that lives while one block is worked on. */
 typedef struct sw_block_job {
     const sw_model *model;
@@ -22,8 +29,7 @@ typedef struct sw_block_job {
     int64_t n_linears;
     float **values;         /* [n_linears] decoded weights that `quantized` borrows */
     float **ahead;          /* [n_linears] weights that were read before they are solved, or NULL */
-    float *spare;           /* where nobody runs the block: room for the largest weight, which all
-                             * use in turn, so that memory need not be cleared for each */
+    sw_weight_room spare;
     float input_scale[SW_SITE_COUNT]; /* calibrated, for linears whose spec asks for one */
 } sw_block_job;
 

@@ -46,21 +46,67 @@ static int lanes_max(const sw_block_job *job)
     return job->streams && !job->options->importance ? SW_LANES_ANY : 1;
 }
 
-/* What all ranks do together goes on in one order. */
-static int lanes_max_shared(const sw_block_job *job)
+/* Of several ranks: those of the job's linears that are solved side by side, and the cut of them.
+ * Cut by what a place takes together, and by what shares scales where they are solved. */
+typedef struct site_cut {
+    sw_share_linear *linears; /* [n_linears]; NULL: there is one rank */
+    sw_site_share share;
+} site_cut;
+
+static sw_code site_cut_new(site_cut *out, const sw_block_job *job, const int64_t *linear,
+                            int64_t n, const sw_place *at, bool is_by_spec, sw_err *err)
 {
-    return sw_team_size(job->options->team) == 1 ? lanes_max(job) : 1;
+    const sw_backend *backend = sw_backend_of(at);
+    const int n_ranks = sw_team_size(job->options->team);
+    sw_code rc;
+
+    *out = (site_cut){.linears = NULL};
+    if (n_ranks == 1) return SW_OK;
+    rc = SW_MEM_GET(&out->linears, job->n_linears, "rows of ranks", err);
+    if (rc != SW_OK) return rc;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t which = linear[i], n_out = job->linears[which].n_out;
+
+        out->linears[which] = (sw_share_linear){
+            n_out, is_by_spec ? sw_share_unit(&job->specs[which], n_out, backend)
+                              : backend->rows_together};
+    }
+    out->share = sw_site_share_of(out->linears, job->n_linears, n_ranks);
+    return SW_OK;
 }
 
-/* Solve linears and hand them out, in their order. loaded [n_linears], or NULL: weights that were
- * loaded before, which are taken over. */
-static sw_code solve_linears(sw_block_job *job, const int64_t *linear, int64_t n,
-                             const sw_shared_stats *shared, float **loaded, sw_err *err)
+static void site_cut_free(site_cut *cut) { sw_mem_put(cut->linears); }
+
+/* First every rank solves what is its own of them, since none can wait for another in a lane; then
+ * all get all of each, in one order. */
+static sw_code hand_on_shared(const site_work *s, int64_t n, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
+        rc = sw_linear_gather(&s->out[i], s->job, s->linear[i], s->shared->share, err);
+        if (rc == SW_OK) rc = sw_linear_hand_on(&s->out[i], s->job, s->linear[i], err);
+    }
+    return rc;
+}
+
+/* Solve linears beside each other and hand them out, in their order. loaded [n_linears], or NULL:
+ * weights that were loaded before, which are taken over. */
+static sw_code solve_beside(sw_block_job *job, const int64_t *linear, int64_t n,
+                            const sw_shared_stats *shared, float **loaded, sw_err *err)
 {
     const sw_place at = shared->factor ? shared->factor->place : sw_options_place(job->options);
-    site_work s = {.job = job, .shared = shared, .linear = linear};
+    sw_shared_stats mine = *shared;
+    site_work s = {.job = job, .shared = &mine, .linear = linear};
     sw_lane_work work = {.self = &s, .work = work_linear, .done = done_linear};
-    sw_code rc = SW_MEM_GET(&s.out, n, "results", err);
+    site_cut cut;
+    sw_code rc = site_cut_new(&cut, job, linear, n, &at, true, err);
+
+    if (rc == SW_OK) rc = SW_MEM_GET(&s.out, n, "results", err);
+    if (cut.linears) {
+        mine.share = &cut.share;
+        work.done = NULL;
+    }
 
     for (int64_t i = 0; i < n; i++) /* its target */
         work.item_bytes = sw_max_i64(work.item_bytes, 8 * job->linears[linear[i]].n_out *
@@ -71,9 +117,25 @@ static sw_code solve_linears(sw_block_job *job, const int64_t *linear, int64_t n
         loaded[linear[i]] = NULL;
         if (!s.out[i].w) s.out[i].w = sw_weights_ahead_take(job, linear[i]);
     }
-    if (rc == SW_OK) rc = sw_lanes_run(&at, lanes_max_shared(job), n, &work, err);
+    if (rc == SW_OK) rc = sw_lanes_run(&at, lanes_max(job), n, &work, err);
+    if (rc == SW_OK && cut.linears) rc = hand_on_shared(&s, n, err);
     for (int64_t i = 0; s.out && i < n; i++) sw_solved_free(&s.out[i], job);
     sw_mem_put(s.out);
+    site_cut_free(&cut);
+    return rc;
+}
+
+/* The same of any linears of a site. Where weights use one room in turn, ranks share one linear
+ * after the other. */
+static sw_code solve_linears(sw_block_job *job, const int64_t *linear, int64_t n,
+                             const sw_shared_stats *shared, float **loaded, sw_err *err)
+{
+    const bool is_beside = job->streams || sw_team_size(job->options->team) == 1;
+    const int64_t step = is_beside ? n : 1;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < n && rc == SW_OK; i += step)
+        rc = solve_beside(job, linear + i, step, shared, loaded, err);
     return rc;
 }
 
@@ -138,14 +200,38 @@ typedef struct strengths_work {
     const sw_hessian *seen, *held;
     float **loaded;    /* [n_linears] weights that are solved next; experts' are loaded again */
     int64_t *linear;   /* which of the job's */
+    site_cut cut;
+    double (**forms)[5]; /* [n_linears] of rows, while there are ranks to hear of them; or NULL */
 } strengths_work;
+
+/* Forms of this rank's rows. */
+static sw_code find_forms(double (*by_row)[5], const strengths_work *s, int64_t i, const float *w,
+                          const sw_place *at, sw_err *err)
+{
+    const int64_t n_out = s->job->linears[i].n_out;
+    const sw_factor factor = sw_factor_in(s->factor, at);
+    const sw_rows rows = s->cut.linears
+                             ? sw_site_share_rows(&s->cut.share, i,
+                                                  sw_team_rank(s->job->options->team))
+                             : (sw_rows){0, n_out};
+
+    return sw_share_forms(by_row, &factor, s->seen, s->held, w, n_out, rows, s->job->options->cap,
+                          err);
+}
+
+static void choose(const strengths_work *s, int64_t i)
+{
+    s->out[i] = sw_target_choose(s->forms[i], s->job->linears[i].n_out, s->seen, s->held,
+                                 s->job->options->cap);
+    sw_mem_put(s->forms[i]);
+    s->forms[i] = NULL;
+}
 
 static sw_code choose_strength(void *self, int64_t item, const sw_place *at, sw_err *err)
 {
     const strengths_work *s = self;
     const int64_t i = s->linear[item];
     const sw_linear_ref *ref = &s->job->linears[i];
-    const sw_factor factor = sw_factor_in(s->factor, at);
     float *w = sw_weights_ahead_take(s->job, i);
     char path[256];
     sw_code rc = SW_OK;
@@ -154,15 +240,37 @@ static sw_code choose_strength(void *self, int64_t item, const sw_place *at, sw_
         rc = SW_MEM_GET(&w, ref->n_out * ref->k_in, "weight", err);
         if (rc == SW_OK) rc = sw_linear_load(w, s->job, ref, at->n_threads, err);
     }
-    if (rc == SW_OK)
-        rc = sw_share_strengths(&s->out[i], &factor, s->seen, s->held, w, ref->n_out,
-                                s->job->options->cap, s->job->options->team, err);
+    if (rc == SW_OK) rc = SW_MEM_GET(&s->forms[i], ref->n_out, "target search", err);
+    if (rc == SW_OK) rc = find_forms(s->forms[i], s, i, w, at, err);
     if (rc != SW_OK &&
         sw_model_slot_path(path, s->job->model, ref->layer, ref->slot, ref->expert))
         sw_err_prefix(err, "%s", path);
+    if (rc == SW_OK && !s->cut.linears) choose(s, i);
     if (rc == SW_OK && ref->expert < 0) s->loaded[i] = w;
     else sw_mem_put(w);
     return rc;
+}
+
+/* Of several ranks, when each has done its rows: all hear of all, and choose the same. */
+static sw_code choose_together(const strengths_work *s, int64_t n, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t item = 0; item < n && rc == SW_OK; item++) {
+        const int64_t i = s->linear[item];
+
+        rc = sw_share_gather_forms(s->forms[i], &s->cut.share, i, s->job->options->team, err);
+        if (rc == SW_OK) choose(s, i);
+    }
+    return rc;
+}
+
+static void strengths_free(strengths_work *s)
+{
+    for (int64_t i = 0; s->forms && i < s->job->n_linears; i++) sw_mem_put(s->forms[i]);
+    sw_mem_put(s->forms);
+    sw_mem_put(s->linear);
+    site_cut_free(&s->cut);
 }
 
 /* Strengths for every linear of a site, before the kept-back tokens join the rest. */
@@ -171,15 +279,18 @@ static sw_code choose_strengths(sw_strengths *out, float **loaded, const sw_bloc
                                 const sw_hessian *held, sw_err *err)
 {
     const sw_span span = sw_span_open("strengths");
-    strengths_work s = {out, job, factor, seen, held, loaded, NULL};
+    strengths_work s = {out, job, factor, seen, held, loaded, NULL, {NULL, {0}}, NULL};
     const sw_lane_work work = {.self = &s, .work = choose_strength};
     int64_t n = 0;
     sw_code rc = SW_MEM_GET(&s.linear, job->n_linears, "linears of a site", err);
 
+    if (rc == SW_OK) rc = SW_MEM_GET(&s.forms, job->n_linears, "target search", err);
     for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
         if (shares(&job->linears[i], site, -1)) s.linear[n++] = i;
-    if (rc == SW_OK) rc = sw_lanes_run(&factor->place, lanes_max_shared(job), n, &work, err);
-    sw_mem_put(s.linear);
+    if (rc == SW_OK) rc = site_cut_new(&s.cut, job, s.linear, n, &factor->place, false, err);
+    if (rc == SW_OK) rc = sw_lanes_run(&factor->place, lanes_max(job), n, &work, err);
+    if (rc == SW_OK && s.cut.linears) rc = choose_together(&s, n, err);
+    strengths_free(&s);
     sw_span_close(span, NULL);
     return rc;
 }
@@ -238,7 +349,6 @@ static sw_code work_expert(void *self, int64_t item, const sw_place *at, sw_err 
     sw_code rc;
 
     if (owner_of(x, item) != sw_team_rank(x->job->options->team)) return SW_OK;
-    mine.team = NULL;
     rc = sw_expert_stats_move(&x->part->experts[item], x->at, err);
     if (rc == SW_OK) rc = factor_expert(&factor, &mine, x, expert, at, err);
     for (int64_t i = 0; i < x->job->n_linears && rc == SW_OK; i++)
@@ -381,7 +491,7 @@ static sw_code solve_site(sw_block_job *job, sw_site site, sw_site_stats *stats,
     bool with_cross = hess->d && held->n_tokens > 0, can = false;
     bool by_expert = is_by_expert(job, site);
     sw_hessian seen = *hess;
-    sw_shared_stats shared = {.all = hess, .n_routed = -1, .team = job->options->team};
+    sw_shared_stats shared = {.all = hess, .n_routed = -1};
     sw_strengths *strengths = NULL;
     sw_factor factor = {0};
     int64_t group_elems = 0, *linear = NULL, n = 0;
@@ -425,7 +535,7 @@ done:
 
 sw_code sw_solve_sites(sw_block_job *job, sw_site_stats *stats, sw_err *err)
 {
-    const sw_shared_stats none = {.n_routed = -1, .team = job->options->team};
+    const sw_shared_stats none = {.n_routed = -1};
     sw_code rc = SW_OK;
 
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
@@ -440,7 +550,7 @@ sw_code sw_solve_sites(sw_block_job *job, sw_site_stats *stats, sw_err *err)
 
 sw_code sw_solve_without_stats(sw_block_job *job, sw_err *err)
 {
-    const sw_shared_stats none = {.n_routed = -1, .team = job->options->team};
+    const sw_shared_stats none = {.n_routed = -1};
     sw_code rc = SW_OK;
 
     for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)

@@ -60,14 +60,6 @@ const sw_qspec *sw_ledger_spec(const sw_device_ledger *l, const sw_linear_ref *r
     return l->r->spec_of(l->r->self, ref, path);
 }
 
-int64_t sw_ledger_rows(const sw_device_ledger *l, int64_t n_out)
-{
-    const int n_ranks = l->r->n_ranks > 1 ? l->r->n_ranks : 1;
-    const int64_t n_units = sw_ceil_div(n_out, SW_SOLVER_ROWS);
-
-    return sw_min_i64(n_out, sw_piece_of_rank(n_units, 1, n_ranks) * SW_SOLVER_ROWS);
-}
-
 /* --- sums --- */
 
 static int64_t cross_rows(const sw_sum_size *s)
@@ -293,6 +285,7 @@ static sw_code select_linears(sw_device_ledger *l, sw_err *err)
     const int64_t n = sw_model_linears(r->model, l->layer, NULL, 0);
     sw_code rc = SW_MEM_GET(&l->refs, n, "linears of a block", err);
 
+    if (rc == SW_OK) rc = SW_MEM_GET(&l->linears, n, "linears of a block", err);
     if (rc != SW_OK) return rc;
     (void)sw_model_linears(r->model, l->layer, l->refs, n);
     l->n_refs = 0;
@@ -306,11 +299,22 @@ static sw_code select_linears(sw_device_ledger *l, sw_err *err)
     return SW_OK;
 }
 
+static void drop_linears(sw_device_ledger *l)
+{
+    sw_mem_put(l->refs);
+    sw_mem_put(l->linears);
+    l->refs = NULL;
+    l->linears = NULL;
+}
+
 static sw_code take_layer(sw_device_ledger *l, int64_t n_layers, sw_err *err)
 {
     sw_code rc = select_linears(l, err);
 
-    if (rc != SW_OK) return rc;
+    if (rc != SW_OK) {
+        drop_linears(l);
+        return rc;
+    }
     l->passes = 0;
     if (l->r->calib && !l->r->has_stats) {
         calibrate(l);
@@ -324,8 +328,7 @@ static sw_code take_layer(sw_device_ledger *l, int64_t n_layers, sw_err *err)
     } else {
         sw_ledger_round(l);
     }
-    sw_mem_put(l->refs);
-    l->refs = NULL;
+    drop_linears(l);
     return SW_OK;
 }
 
@@ -341,8 +344,7 @@ static sw_code find_solvable(sw_device_ledger *l, int64_t n_layers, sw_err *err)
         rc = select_linears(l, err);
         for (int64_t i = 0; i < l->n_refs && rc == SW_OK; i++)
             if (!sw_solver_can(sw_ledger_spec(l, &l->refs[i]))) l->out->solves = false;
-        sw_mem_put(l->refs);
-        l->refs = NULL;
+        drop_linears(l);
     }
     return rc;
 }

@@ -5,6 +5,7 @@
 #define SW_QUANT_RUN_DEVICE_LEDGER_H
 
 #include "quant/backend/cuda/cuda_sizes.h"
+#include "quant/method/row_share.h"
 #include "quant/run/device_forecast.h"
 #include "quant/stats/streams.h"
 
@@ -21,6 +22,8 @@ typedef struct sw_device_ledger {
     int64_t layer;
     sw_linear_ref *refs;            /* [n_refs] selected linears of the layer */
     int64_t n_refs;
+    sw_share_linear *linears;       /* [n_refs] those that are solved side by side now, */
+    sw_site_share share;            /* and which of their rows the ranks have; n 0: nobody shares */
     bool has_original, has_experts; /* the original block lies there, with its experts; */
     bool has_quantized;             /* and the quantized one, without them */
     sw_half ahead;
@@ -33,8 +36,6 @@ void sw_ledger_pass(sw_device_ledger *l, sw_device_part part, int64_t n_bytes);
 int64_t sw_ledger_left(const sw_device_ledger *l);
 /* What a linear becomes. */
 const sw_qspec *sw_ledger_spec(const sw_device_ledger *l, const sw_linear_ref *ref);
-/* Rows of n_out that one rank solves. */
-int64_t sw_ledger_rows(const sw_device_ledger *l, int64_t n_out);
 
 /* Sums of one input, as hessian.h has them: bytes while they live, and of the floats that summing
  * adds. is_weighed: of W D in the place of D. */

@@ -19,13 +19,41 @@ static int64_t lanes_for(sw_device_ledger *l, int64_t n_items, int64_t item_byte
     return n;
 }
 
-/* As lanes_max and lanes_max_shared of block_solve.c. */
-static int lanes_max(const sw_device_ledger *l, bool is_shared)
+/* As lanes_max of block_solve.c. */
+static int lanes_max(const sw_device_ledger *l)
 {
     const sw_forecast_request *r = l->r;
 
-    if (!r->calib || r->has_stats || r->options->importance) return 1;
-    return is_shared && r->n_ranks > 1 ? 1 : SW_LANES_ANY;
+    return !r->calib || r->has_stats || r->options->importance ? 1 : SW_LANES_ANY;
+}
+
+static bool is_of(const sw_linear_ref *ref, sw_site site, bool with_experts)
+{
+    return ref->site == site && (with_experts || ref->expert < 0);
+}
+
+/* As site_cut_new of block_solve.c: linears that are solved side by side, from `first` on. */
+static void begin_share(sw_device_ledger *l, sw_site site, int64_t first, int64_t end,
+                        bool with_experts, bool is_by_spec)
+{
+    for (int64_t i = 0; i < l->n_refs; i++) {
+        const sw_linear_ref *ref = &l->refs[i];
+        const bool is_in = i >= first && i < end && is_of(ref, site, with_experts);
+
+        l->linears[i] = (sw_share_linear){
+            is_in ? ref->n_out : 0,
+            is_by_spec ? sw_share_unit(sw_ledger_spec(l, ref), ref->n_out, &sw_backend_cuda)
+                       : sw_backend_cuda.rows_together};
+    }
+    l->share = sw_site_share_of(l->linears, l->n_refs, l->r->n_ranks > 1 ? l->r->n_ranks : 1);
+}
+
+static void end_share(sw_device_ledger *l) { l->share = (sw_site_share){.n = 0}; }
+
+/* Rows of a linear that rank 0 solves. */
+static int64_t rows_of(const sw_device_ledger *l, const sw_linear_ref *ref)
+{
+    return l->share.n ? sw_site_share_rows(&l->share, ref - l->refs, 0).end : ref->n_out;
 }
 
 /* What a solver may take where so many items wait: one alone has all of it. */
@@ -62,7 +90,7 @@ static sw_solve_size size_of(const sw_device_ledger *l, const sw_linear_ref *ref
     const sw_quant_options *o = l->r->options;
     const bool has_factor = l->r->calib || l->r->has_stats;
 
-    return (sw_solve_size){.n_out = ref->expert < 0 ? sw_ledger_rows(l, ref->n_out) : ref->n_out,
+    return (sw_solve_size){.n_out = rows_of(l, ref),
                            .k_in = ref->k_in,
                            .n_groups = sw_qspec_groups(sw_ledger_spec(l, ref), ref->k_in),
                            .has_factor = has_factor, .has_shift = has_shift,
@@ -76,16 +104,11 @@ static int64_t linear_bytes(const sw_device_ledger *l, const sw_linear_ref *ref,
                             int64_t work)
 {
     const sw_solve_size p = size_of(l, ref, has_shift);
-    const int64_t solve = sw_solve_bytes(&p, work);
+    const int64_t solve = p.n_out ? sw_solve_bytes(&p, work) : 0;
 
-    if (!has_shift) return solve;
+    if (!has_shift || !p.n_out) return solve;
     return 8 * p.n_out * p.k_in +
            sw_max_i64(solve, sw_target_shift_bytes(p.n_out, p.k_in, work));
-}
-
-static bool is_of(const sw_linear_ref *ref, sw_site site, bool with_experts)
-{
-    return ref->site == site && (with_experts || ref->expert < 0);
 }
 
 /* Are the site's experts solved each by its own sums? */
@@ -102,17 +125,22 @@ static void strengths(sw_device_ledger *l, sw_site site)
     const sw_model *m = l->r->model;
     const bool writes = l->r->options->cap.residual > 0 &&
                         sw_model_site_writes_residual(m, l->layer, site);
-    const int max = lanes_max(l, true);
+    const int max = lanes_max(l);
     int64_t n_items = 0, work, n_lanes;
     largest of = {{0}};
 
     for (int64_t i = 0; i < l->n_refs; i++) n_items += is_of(&l->refs[i], site, true);
     n_lanes = lanes_for(l, n_items, 0, max);
     work = work_bytes(n_items, max);
-    for (int64_t i = 0; i < l->n_refs; i++)
-        if (is_of(&l->refs[i], site, true))
-            offer(&of, sw_target_form_bytes(sw_ledger_rows(l, l->refs[i].n_out), l->refs[i].k_in,
-                                            writes && l->refs[i].n_out == m->hidden, work));
+    begin_share(l, site, 0, l->n_refs, true, false);
+    for (int64_t i = 0; i < l->n_refs; i++) {
+        const sw_linear_ref *ref = &l->refs[i];
+
+        if (is_of(ref, site, true) && rows_of(l, ref))
+            offer(&of, sw_target_form_bytes(rows_of(l, ref), ref->k_in,
+                                            writes && ref->n_out == m->hidden, work));
+    }
+    end_share(l);
     l->step = "choosing strengths";
     sw_ledger_pass(l, SW_DEVICE_SOLVE, sum_of_largest(&of, n_lanes));
 }
@@ -121,7 +149,7 @@ static void strengths(sw_device_ledger *l, sw_site site)
 static void linears(sw_device_ledger *l, sw_site site, bool has_shift)
 {
     const bool with_experts = !is_by_expert(l, site);
-    const int max = lanes_max(l, true);
+    const int max = lanes_max(l);
     int64_t n_items = 0, item_bytes = 0, n_lanes, work;
     largest of = {{0}};
 
@@ -133,9 +161,11 @@ static void linears(sw_device_ledger *l, sw_site site, bool has_shift)
     if (!n_items) return;
     n_lanes = lanes_for(l, n_items, item_bytes, max);
     work = work_bytes(n_items, max);
+    begin_share(l, site, 0, l->n_refs, with_experts, true);
     for (int64_t i = 0; i < l->n_refs; i++)
         if (is_of(&l->refs[i], site, with_experts))
             offer(&of, linear_bytes(l, &l->refs[i], has_shift, work));
+    end_share(l);
     l->step = "solving";
     sw_ledger_pass(l, SW_DEVICE_SOLVE, sum_of_largest(&of, n_lanes));
 }
@@ -195,7 +225,7 @@ void sw_ledger_solve_experts(sw_device_ledger *l, sw_site site, bool has_shift)
     const sw_model *m = l->r->model;
     const sw_experts policy = l->r->options->experts;
     const int64_t k = sw_model_site_width(m, l->layer, site), n_experts = m->n_experts;
-    const int max = lanes_max(l, false);
+    const int max = lanes_max(l);
     bool wanted[SW_SITE_COUNT] = {false};
     int64_t n, n_passes, sums, work, n_lanes;
 
@@ -225,8 +255,11 @@ void sw_ledger_round(sw_device_ledger *l)
         const sw_linear_ref *ref = &l->refs[i];
         const bool has_factor = l->r->has_stats && l->r->options->algo->needs_statistics;
         const int64_t k = ref->k_in, of_sums = ref->expert < 0 ? 8 * k * k : 3 * 8 * k * k;
-        int64_t bytes = linear_bytes(l, ref, false, SW_SOLVER_WORK_BYTES);
+        int64_t bytes;
 
+        if (ref->expert < 0) begin_share(l, ref->site, i, i + 1, false, true);
+        bytes = linear_bytes(l, ref, false, SW_SOLVER_WORK_BYTES);
+        end_share(l);
         if (has_factor)
             bytes = of_sums + sw_factor_bytes(k) +
                     sw_max_i64(bytes, 8 * sw_factor_scratch_elems(k));

@@ -7,8 +7,10 @@
 #include "formats/base/size.h"
 #include "formats/model/stored.h"
 #include "kernels/solver.h"
+#include "quant/method/row_share.h"
 #include "quant/method/slab.h"
 #include "quant/run/async_sink.h"
+#include "quant/run/text_share.h"
 #include "quant/search/kl_probe.h"
 #include "quant/search/transform.h"
 #include "quant/stats/pieces.h"
@@ -16,6 +18,7 @@
 /* Of windows.h, whose searches and trials stop there. */
 #define SEARCH_TOKENS_MAX 16384.0
 #define HELD_TOKENS_MAX 4096.0
+#define READERS_MAX 8 /* of a group of a fold that are told apart */
 #define KERNEL_SCRATCH_BYTES ((int64_t)3 << 20) /* per thread: attention and matrix kernels */
 
 /* What the selected linears of a layer need at one site. */
@@ -26,6 +29,7 @@ typedef struct site_need {
     int64_t n_outputs;
     int64_t n_copied; /* of them those that a block copies out of the mapping */
     bool writes_residual;
+    double busiest, busiest_forms; /* of its rows, what the busiest rank solves and chooses for */
 } site_need;
 
 typedef struct forecaster {
@@ -34,6 +38,7 @@ typedef struct forecaster {
     int64_t chunk_tokens, n_tokens;
     double text; /* what the busiest rank has of the text */
     int n_alive; /* sums of pieces of the text at a time */
+    int n_ranks;
     bool with_cross;
     int64_t n_probes, measured_peak; /* of sensitivities */
 } forecaster;
@@ -130,12 +135,21 @@ static int64_t sums_of(const forecaster *f, const site_need *need)
     return 2 * one + (need->writes_residual ? 8 * f->r->model->hidden * k : 0);
 }
 
-/* Beside a device: codes of a linear in each lane, and those that wait to be written. */
-static int64_t solved_beside_device(const site_need *need)
+/* Of several ranks: codes of all linears of a site, which are solved before any is handed on. */
+static int64_t codes_beside(const forecaster *f, const site_need *need)
 {
+    const bool is_beside = f->r->calib && !f->r->has_stats;
+
+    return f->n_ranks > 1 && is_beside ? need->weights : 0;
+}
+
+/* Beside a device: codes of a linear in each lane, and those that wait to be written. */
+static int64_t solved_beside_device(const forecaster *f, const site_need *need)
+{
+    const int64_t codes = codes_beside(f, need);
     const int64_t n_linears = sw_min_i64(need->n_linears, SW_SOLVER_LANES);
 
-    return n_linears * need->n_max * need->k_in +
+    return sw_max_i64(codes, n_linears * need->n_max * need->k_in) +
            sw_max_i64(SW_ASYNC_WAITING_BYTES, need->n_max * need->k_in);
 }
 
@@ -148,14 +162,14 @@ static int64_t transient_of(const forecaster *f, const site_need *need)
     int64_t observe = 4 * n_threads * 128 * k, solve;
     const bool sums_here = !f->r->has_device || f->r->has_stats;
 
-    if (f->r->has_device_streams) return solved_beside_device(need);
+    if (f->r->has_device_streams) return solved_beside_device(f, need);
     if (f->with_cross && !need->n_experts)
         observe += 4 * f->chunk_tokens * (k + (need->writes_residual ? m->hidden : 0));
-    if (!sums_here) return sw_max_i64(observe, solved_beside_device(need));
+    if (!sums_here) return sw_max_i64(observe, solved_beside_device(f, need));
     /* the first is the result; each has what is kept back beside the rest */
     observe += (f->n_alive - 1) * (f->with_cross && !need->n_experts ? 2 : 1) * sums_of(f, need);
     solve = 16 * k * k + (f->with_cross ? 8 : 0) * n * k + 6 * n * k +
-            n_threads * 8 * 10 * SW_SLAB_ROWS * k;
+            n_threads * 8 * 10 * SW_SLAB_ROWS * k + sw_max_i64(0, codes_beside(f, need) - n * k);
     return sw_max_i64(observe, solve);
 }
 
@@ -170,13 +184,13 @@ static void count_work(forecaster *f, const site_need *need)
         out->gram_flops += 2 * tokens * k * k;
         if (need->writes_residual)
             out->gram_flops += 2 * tokens * k * (double)f->r->model->hidden;
-        out->strength_units += n_k * k;
+        out->strength_units += need->busiest_forms * n_k * k;
     }
     if (need->n_experts) out->expert_factor_units += factors * k * k * k;
     if (need->n_experts) out->expert_sum_bytes += (double)sums_of(f, need);
     else out->sum_bytes += (double)sums_of(f, need);
     out->factor_units += factors * k * k * k;
-    out->solve_units += n_k * k;
+    out->solve_units += need->busiest * n_k * k;
 }
 
 /* A pass of one stream through what comes up to a site; roughly, by the weights before it. */
@@ -211,6 +225,33 @@ static double half_flops(const forecaster *f, int64_t layer, sw_site site)
                                  : forward_flops(f, layer, SW_SITE_COUNT) - attention;
 }
 
+/* The cut of n linears by what the solving backend takes together, and by what shares scales. */
+static double busiest_of(const forecaster *f, sw_share_linear *linears, int64_t n, bool is_by_spec)
+{
+    const sw_backend *backend = f->r->has_device ? &sw_backend_cuda : &sw_backend_cpu;
+    sw_site_share share;
+
+    for (int64_t i = 0; i < n; i++)
+        linears[i].unit = is_by_spec ? sw_share_unit(&f->r->options->spec, linears[i].n_out,
+                                                     backend)
+                                     : backend->rows_together;
+    share = sw_site_share_of(linears, n, f->n_ranks);
+    return sw_site_share_busiest(&share);
+}
+
+/* The same of what reads a fold: all of the site's linears, or an expert's. */
+static double busiest_reader(const forecaster *f, const sw_fold *fold, const site_need *need)
+{
+    const int64_t n_groups = groups_of(fold, need);
+    const int64_t n = sw_min_i64(READERS_MAX, need->n_linears / n_groups);
+    sw_share_linear readers[READERS_MAX];
+
+    if (n_groups == 1 || n < 1) return need->busiest;
+    for (int64_t i = 0; i < n; i++)
+        readers[i].n_out = need->n_outputs / (n_groups * n);
+    return busiest_of(f, readers, n, true);
+}
+
 /* The work of a transform's search: its Hessians, and what the method says of itself. */
 static void count_search(forecaster *f, int64_t layer, const sw_fold *fold, const site_need *need)
 {
@@ -228,7 +269,7 @@ static void count_search(forecaster *f, int64_t layer, const sw_fold *fold, cons
                           2 * work.product_rows * n_k;
     out->gram_flops += searched * k * k;
     out->factor_units += work.factors * n_groups * k * k * k;
-    out->solve_units += work.solves * n_k * k;
+    out->solve_units += busiest_reader(f, fold, need) * work.solves * n_k * k;
     out->fit_weights += (work.fit_weights + work.round_weights) * n_groups;
     out->round_weights += work.round_weights * n_groups;
     out->search_sum_bytes += 8 * n_groups * k * k;
@@ -331,7 +372,7 @@ static void take_layer(forecaster *f, int64_t layer, const site_need needs[SW_SI
                                            transient_of(f, need));
             count_work(f, need);
         } else {
-            out->solve_units += (double)need->weights;
+            out->solve_units += need->busiest * (double)need->weights;
         }
         if (stats + block + read > peak) {
             peak = stats + block + read;
@@ -390,71 +431,21 @@ static void take_engine(forecaster *f)
 
 /* --- ranks --- */
 
-static int64_t chunks_of(const forecaster *f)
-{
-    const sw_calib *calib = f->r->calib;
-
-    return sw_ceil_div(calib->n_seqs, sw_streams_chunk_seqs(calib));
-}
-
-static int64_t pieces_of(const forecaster *f)
-{
-    return sw_pieces_of(chunks_of(f), sw_streams_k_max(f->r->model));
-}
-
-/* Tokens of the calibration text that the busiest rank runs. */
-static double share_of_text(const forecaster *f, int n_ranks)
-{
-    const int64_t n_chunks = chunks_of(f), n_pieces = pieces_of(f);
-    int64_t most = 0;
-
-    for (int rank = 0; rank < n_ranks; rank++) {
-        int64_t begin = sw_piece_of_rank(n_pieces, rank, n_ranks);
-        int64_t end = sw_piece_of_rank(n_pieces, rank + 1, n_ranks);
-        most = sw_max_i64(most, sw_piece_chunk(n_chunks, n_pieces, end) -
-                                    sw_piece_chunk(n_chunks, n_pieces, begin));
-    }
-    return (double)most / (double)n_chunks;
-}
-
-/* Of a run of pieces: is any chunk kept back, and is any not? */
-static int kinds_in(sw_piece_run run, int64_t n_chunks, int64_t n_pieces, bool with_held)
-{
-    const int64_t end = sw_piece_chunk(n_chunks, n_pieces, run.end);
-    bool has[2] = {false, false};
-
-    for (int64_t c = sw_piece_chunk(n_chunks, n_pieces, run.begin); c < end; c++)
-        has[with_held && sw_streams_chunk_is_held(c, n_chunks)] = true;
-    return has[0] + has[1];
-}
-
-/* How many sums of a site other ranks send rank 0, and it sends them. */
-static int sums_between(const forecaster *f, int n_ranks, bool with_held)
-{
-    const int64_t n_chunks = chunks_of(f), n_pieces = pieces_of(f);
-    sw_piece_run runs[SW_PIECES_MAX];
-    int n = kinds_in((sw_piece_run){0, n_pieces}, n_chunks, n_pieces, with_held);
-
-    for (int rank = 1; rank < n_ranks; rank++) {
-        const int n_runs = sw_pieces_left(runs, sw_piece_of_rank(n_pieces, rank, n_ranks),
-                                          sw_piece_of_rank(n_pieces, rank + 1, n_ranks), n_pieces);
-        for (int i = 0; i < n_runs; i++) n += kinds_in(runs[i], n_chunks, n_pieces, with_held);
-    }
-    return n;
-}
-
 /* Sums come to rank 0 and go out from it along the chain; those of experts go to their owners;
- * codes, a byte a weight, go from each to all, and so do the weights of trials, as floats. Rows and
- * experts are solved by one rank each, what is not an expert's is factored by all. */
-static void share(forecaster *f, double n_ranks)
+ * codes, a byte a weight, go from each to all, and so do the weights of trials, as floats. What the
+ * busiest rank has of the solving is counted site by site (busiest_of); what is not an expert's is
+ * factored by all. */
+static void share(forecaster *f)
 {
     const sw_calib *calib = f->r->calib;
     sw_forecast *out = f->out;
-    const double others = 1 - 1 / n_ranks;
-    const int n_sums =
-        calib && !f->r->has_stats ? sums_between(f, (int)n_ranks, f->with_cross) : 0;
-    const int n_searched = calib ? sums_between(f, (int)n_ranks, false) : 0;
+    const double others = 1 - 1.0 / f->n_ranks;
+    const bool with_held = f->with_cross;
+    int n_sums = 0, n_searched = 0;
 
+    if (calib && !f->r->has_stats)
+        n_sums = sw_text_sums_between(f->r->model, calib, f->n_ranks, with_held);
+    if (calib) n_searched = sw_text_sums_between(f->r->model, calib, f->n_ranks, false);
     out->traffic_bytes = n_sums * out->sum_bytes + n_sums * others * out->expert_sum_bytes +
                          n_searched * out->search_sum_bytes + 2 * out->told_bytes +
                          2 * out->weights;
@@ -463,30 +454,67 @@ static void share(forecaster *f, double n_ranks)
     out->stream_bytes = (int64_t)(f->text * (double)out->stream_bytes);
     out->fit_weights -= others * (out->fit_weights - out->round_weights);
     out->factor_units -= others * out->expert_factor_units;
-    out->strength_units /= n_ranks;
-    out->solve_units /= n_ranks;
+}
+
+static bool is_by_expert(const forecaster *f, int64_t layer, int site)
+{
+    return sw_model_is_sparse(f->r->model, layer) &&
+           (site == SW_SITE_DOWN_IN ||
+            (site == SW_SITE_MLP_IN && f->r->options->experts != SW_EXPERTS_ALL));
+}
+
+/* Linears of a site that are solved side by side; else, without streams, one after the other. An
+ * expert is solved whole. linears [n] is scratch. */
+static void find_busiest(const forecaster *f, site_need *need, sw_share_linear *linears,
+                         const sw_linear_ref *refs, int64_t n, int site)
+{
+    const bool by_expert = need->n_experts && is_by_expert(f, refs[0].layer, site);
+    const bool is_beside = f->r->calib && !f->r->has_stats;
+    const double n_experts = (double)need->n_experts;
+    double one_by_one = 0;
+    int64_t n_in = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        if ((int)refs[i].site != site) continue;
+        linears[n_in].n_out = refs[i].n_out;
+        one_by_one += (double)refs[i].n_out * busiest_of(f, &linears[n_in++], 1, true);
+    }
+    if (!n_in) return;
+    need->busiest_forms = busiest_of(f, linears, n_in, false);
+    need->busiest = by_expert   ? ceil(n_experts / f->n_ranks) / n_experts
+                    : is_beside ? busiest_of(f, linears, n_in, true)
+                                : one_by_one / (double)need->n_outputs;
 }
 
 static sw_code forecast_layer(forecaster *f, int64_t layer, sw_err *err)
 {
     const sw_forecast_request *r = f->r;
-    int64_t n = sw_model_linears(r->model, layer, NULL, 0);
+    int64_t n = sw_model_linears(r->model, layer, NULL, 0), n_selected = 0;
     site_need needs[SW_SITE_COUNT];
+    sw_share_linear *linears = NULL;
     sw_linear_ref *refs = NULL;
     sw_code rc = SW_MEM_GET(&refs, n, "linears of a block", err);
 
-    if (rc != SW_OK) return rc;
+    if (rc == SW_OK) rc = SW_MEM_GET(&linears, n, "linears of a block", err);
+    if (rc != SW_OK) goto done;
     memset(needs, 0, sizeof needs);
     n = sw_model_linears(r->model, layer, refs, n);
     for (int64_t i = 0; i < n; i++) {
         char path[256];
-        if (sw_model_slot_path(path, r->model, layer, refs[i].slot, refs[i].expert) &&
-            r->is_selected(r->self, &refs[i], path))
-            add_linear(needs, r->model, &refs[i]);
+        if (!sw_model_slot_path(path, r->model, layer, refs[i].slot, refs[i].expert) ||
+            !r->is_selected(r->self, &refs[i], path))
+            continue;
+        add_linear(needs, r->model, &refs[i]);
+        refs[n_selected++] = refs[i];
     }
+    for (int site = 0; site < SW_SITE_COUNT; site++)
+        if (needs[site].is_used)
+            find_busiest(f, &needs[site], linears, refs, n_selected, site);
     take_layer(f, layer, needs);
+done:
+    sw_mem_put(linears);
     sw_mem_put(refs);
-    return SW_OK;
+    return rc;
 }
 
 sw_code sw_forecast_new(sw_forecast *out, const sw_forecast_request *request, sw_err *err)
@@ -495,14 +523,14 @@ sw_code sw_forecast_new(sw_forecast *out, const sw_forecast_request *request, sw
     const sw_calib *calib = request->calib;
     const int n_ranks = request->n_ranks > 1 ? request->n_ranks : 1;
     sw_forecast forecast = {0};
-    forecaster f = {.r = request, .out = &forecast, .n_alive = 1, .text = 1};
+    forecaster f = {.r = request, .out = &forecast, .n_alive = 1, .text = 1, .n_ranks = n_ranks};
     sw_code rc = SW_OK;
 
     if (calib) {
         f.n_tokens = calib->n_seqs * calib->seq_len;
         f.chunk_tokens = sw_streams_chunk_seqs(calib) * calib->seq_len;
-        f.n_alive = sw_pieces_alive_at(pieces_of(&f), 0, n_ranks);
-        f.text = share_of_text(&f, n_ranks);
+        f.n_alive = sw_pieces_alive_at(sw_text_pieces(request->model, calib), 0, n_ranks);
+        f.text = sw_text_share_most(request->model, calib, n_ranks);
         f.with_cross = !request->has_stats && (o->cap.input > 0 || o->cap.residual > 0) &&
                        o->algo->repairs_errors && sw_streams_hold_back(calib);
         take_engine(&f);
@@ -511,7 +539,7 @@ sw_code sw_forecast_new(sw_forecast *out, const sw_forecast_request *request, sw
         rc = forecast_layer(&f, layer, err);
     if (rc == SW_OK && request->measured)
         forecast.measure_bytes = f.measured_peak + measure_streams(&f);
-    if (rc == SW_OK && n_ranks > 1) share(&f, n_ranks);
+    if (rc == SW_OK && n_ranks > 1) share(&f);
     if (rc == SW_OK) *out = forecast;
     return rc;
 }

@@ -76,16 +76,21 @@ sw_code sw_linear_load(float *w, const sw_block_job *job, const sw_linear_ref *r
 /* Room for a weight that stays with the block when it is run on, else for the largest. */
 static sw_code get_room(float **out, sw_block_job *job, const sw_linear_ref *ref, sw_err *err)
 {
+    sw_weight_room *spare = &job->spare;
     int64_t n = 0;
     sw_code rc;
 
     if (job->streams) return SW_MEM_GET(out, ref->n_out * ref->k_in, "weight", err);
     for (int64_t i = 0; i < job->n_linears; i++)
         n = sw_max_i64(n, job->linears[i].n_out * job->linears[i].k_in);
-    if (!job->spare &&
-        (rc = SW_MEM_GET_WIDE(&job->spare, n, "weight", job->options->n_threads, err)) != SW_OK)
-        return rc;
-    *out = job->spare;
+    if (spare->n_elems < n) {
+        sw_mem_put(spare->w);
+        *spare = (sw_weight_room){.w = NULL};
+        rc = SW_MEM_GET_WIDE(&spare->w, n, "weight", job->options->n_threads, err);
+        if (rc != SW_OK) return rc;
+        spare->n_elems = n;
+    }
+    *out = spare->w;
     return SW_OK;
 }
 
@@ -150,7 +155,9 @@ static sw_code find_fused_amax(double *out, const sw_block_job *job, int64_t i, 
 void sw_solved_free(sw_solved *out, const sw_block_job *job)
 {
     sw_qtensor_free(&out->q);
-    if (out->w != job->spare) sw_mem_put(out->w);
+    sw_mem_put(out->figures);
+    out->figures = NULL;
+    if (out->w != job->spare.w) sw_mem_put(out->w);
     out->w = NULL;
 }
 
@@ -163,12 +170,10 @@ sw_factor sw_factor_in(const sw_factor *factor, const sw_place *at)
     return mine;
 }
 
-/* What this rank's rows should compute instead of the weight, where that was chosen; else NULL. */
-static sw_code aim(double **shift, sw_solve_report *report, const sw_solve_problem *p, int64_t i,
-                   const sw_shared_stats *shared, sw_err *err)
+/* What these rows should compute instead of the weight, where that was chosen; else NULL. */
+static sw_code aim(double **shift, sw_solve_report *report, const sw_solve_problem *p,
+                   sw_rows rows, int64_t i, const sw_shared_stats *shared, sw_err *err)
 {
-    const sw_rows rows = sw_share_rows(p, sw_team_rank(shared->team),
-                                       sw_team_size(shared->team));
     const sw_hessian all = shared->all ? sw_share_hessian(shared->all, rows, p->n_out)
                                        : (sw_hessian){0};
     const int64_t n = rows.end - rows.begin;
@@ -194,7 +199,21 @@ static void decode(sw_solved *out, const sw_block_job *job, int n_threads, const
     sw_span_close(span, path);
 }
 
-/* Aim, solve, and decode for whoever runs the block. */
+/* All rows are there: what is told of them, and their values for whoever runs the block. */
+static void finish(sw_solved *out, const sw_block_job *job, int n_threads, const char *path)
+{
+    scale_range(&out->report, &out->q);
+    count_exponents(&out->report, &out->q, out->w);
+    if (job->streams) decode(out, job, n_threads, path);
+}
+
+/* Room for what rows cost: ranks add that up when they have all of them. */
+static sw_code get_figures(sw_solved *out, const sw_solve_problem *p, sw_err *err)
+{
+    return p->factor ? SW_MEM_GET(&out->figures, p->n_out, "figures of rows", err) : SW_OK;
+}
+
+/* Aim and solve. */
 static sw_code solve_loaded(sw_solved *out, const sw_block_job *job, int64_t i, const char *path,
                             const sw_shared_stats *shared, const sw_place *at, sw_err *err)
 {
@@ -204,6 +223,9 @@ static sw_code solve_loaded(sw_solved *out, const sw_block_job *job, int64_t i, 
                           .spec = job->specs[i], .factor = shared->factor ? &factor : NULL,
                           .refine_rounds = job->options->refine_rounds,
                           .n_threads = at->n_threads, .place = *at};
+    const sw_rows rows = shared->share ? sw_site_share_rows(shared->share, i,
+                                                            sw_team_rank(job->options->team))
+                                       : (sw_rows){0, ref->n_out};
     row_solver by = {job->options->algo, shared->why_not, path};
     double *shift = NULL, *importance = NULL;
     sw_code rc;
@@ -215,14 +237,12 @@ static sw_code solve_loaded(sw_solved *out, const sw_block_job *job, int64_t i, 
         (rc = take_importance(&importance, job, ref, err)) != SW_OK ||
         (rc = take_input_scale(&out->q, job, ref, err)) != SW_OK ||
         (rc = find_fused_amax(&p.fused_amax, job, i, err)) != SW_OK ||
-        (rc = aim(&shift, &out->report, &p, i, shared, err)) != SW_OK)
+        (shared->share && (rc = get_figures(out, &p, err)) != SW_OK) ||
+        (rc = aim(&shift, &out->report, &p, rows, i, shared, err)) != SW_OK)
         goto done;
     p.importance = importance;
-    rc = sw_share_solve(&out->q, &p, shift, solve_rows, &by, &out->report, shared->team, err);
-    if (rc != SW_OK) goto done;
-    scale_range(&out->report, &out->q);
-    count_exponents(&out->report, &out->q, out->w);
-    if (job->streams) decode(out, job, at->n_threads, path);
+    rc = sw_share_solve(&out->q, &p, rows, out->figures, shift, solve_rows, &by, &out->report, err);
+    if (rc == SW_OK && !shared->share) finish(out, job, at->n_threads, path);
 done:
     sw_mem_put(importance);
     sw_target_shift_free(shift, p.factor);
@@ -245,6 +265,20 @@ sw_code sw_linear_solve(sw_solved *out, sw_block_job *job, int64_t i, const sw_s
     }
     if (rc == SW_OK) rc = solve_loaded(out, job, i, path, shared, at, err);
     if (rc != SW_OK) sw_err_prefix(err, "%s", path);
+    return rc;
+}
+
+sw_code sw_linear_gather(sw_solved *out, const sw_block_job *job, int64_t i,
+                         const sw_site_share *share, sw_err *err)
+{
+    const sw_linear_ref *ref = &job->linears[i];
+    char path[256];
+    sw_code rc = sw_share_gather(&out->q, out->figures, &out->report, share, i, job->options->team,
+                                 err);
+
+    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
+    if (rc == SW_OK) finish(out, job, job->options->n_threads, path);
+    else sw_err_prefix(err, "%s", path);
     return rc;
 }
 

@@ -7,6 +7,7 @@
 #ifndef SW_QUANT_RUN_LINEAR_SOLVE_H
 #define SW_QUANT_RUN_LINEAR_SOLVE_H
 
+#include "quant/method/row_share.h"
 #include "quant/method/target.h"
 #include "quant/run/block_job.h"
 
@@ -16,7 +17,8 @@ typedef struct sw_shared_stats {
     const sw_factor *factor; /* of `all`; NULL when it cannot serve, and then why */
     const sw_factor *cross;  /* of what the cross terms belong to; NULL: factor */
     const sw_strengths *strengths; /* [n_linears] chosen beforehand, or NULL */
-    struct sw_team *team;    /* whose ranks share the rows of each linear */
+    const sw_site_share *share; /* which rows of the job's linears each rank solves; NULL: this one
+                                 * solves all of them */
     int64_t n_routed;        /* tokens that reached the expert; -1: no expert */
     double shared_weight;    /* see experts.h */
     char why_not[120];
@@ -26,6 +28,7 @@ typedef struct sw_shared_stats {
 typedef struct sw_solved {
     float *w;
     sw_qtensor q;
+    sw_row_figures *figures; /* [n_out] of shared ones with a factor, or NULL */
     sw_solve_report report;
 } sw_solved;
 
@@ -35,11 +38,14 @@ sw_factor sw_factor_in(const sw_factor *factor, const sw_place *at);
 /* The original weight, as floats in memory; SW_E_FORMAT when one is not finite. */
 sw_code sw_linear_load(float *w, const sw_block_job *job, const sw_linear_ref *ref, int n_threads,
                        sw_err *err) SW_MUST_USE;
-/* Linear i of the job into `out`, each rank of shared->team some of its rows. `out` is empty but
- * for its weight, if that was loaded before (into memory of its own, and the block runs on the
- * result); freed by sw_solved_free whatever comes. */
+/* Linear i of the job into `out`, or of a shared one the rows of this rank. `out` is empty but for
+ * its weight, if that was loaded before (into memory of its own, and the block runs on the result);
+ * freed by sw_solved_free whatever comes. */
 sw_code sw_linear_solve(sw_solved *out, sw_block_job *job, int64_t i, const sw_shared_stats *shared,
                         const sw_place *at, sw_err *err) SW_MUST_USE;
+/* A shared one gets the rows of the other ranks, all of which call it. */
+sw_code sw_linear_gather(sw_solved *out, const sw_block_job *job, int64_t i,
+                         const sw_site_share *share, sw_err *err) SW_MUST_USE;
 /* What rank `owner` has solved alone, to all ranks of the run; `out` is empty at the others. */
 sw_code sw_linear_share(sw_solved *out, sw_block_job *job, int64_t i, int owner,
                         sw_err *err) SW_MUST_USE;

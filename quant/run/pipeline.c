@@ -167,12 +167,14 @@ static sw_code restore_linear(sw_block_job *job, int64_t i, sw_err *err)
 /* A block that an earlier run finished. */
 static sw_code restore_block(const sw_model *model, const sw_st *st, int64_t layer,
                              const sw_quant_options *options, const sw_quant_sink *sink,
-                             sw_streams *streams, const sw_progress *progress, sw_err *err)
+                             sw_streams *streams, sw_weight_room *room,
+                             const sw_progress *progress, sw_err *err)
 {
     sw_block_job job = {.model = model, .st = st, .options = options, .sink = sink};
     sw_transform_job t;
     sw_code rc;
 
+    (void)room;
     if (!streams || layer + 1 == sw_quant_n_layers(model, sink)) return SW_OK;
     if ((rc = sw_block_job_new(&job, st, layer, err)) != SW_OK) goto done;
     for (int64_t i = 0; i < job.n_linears && rc == SW_OK; i++) rc = restore_linear(&job, i, err);
@@ -187,10 +189,11 @@ done:
 
 static sw_code quantize_block(const sw_model *model, const sw_st *st, int64_t layer,
                               const sw_quant_options *options, const sw_quant_sink *sink,
-                              sw_streams *streams, const sw_progress *progress, sw_err *err)
+                              sw_streams *streams, sw_weight_room *room,
+                              const sw_progress *progress, sw_err *err)
 {
     sw_block_job job = {.model = model, .st = st, .options = options, .sink = sink,
-                        .streams = streams, .progress = progress};
+                        .streams = streams, .progress = progress, .spare = *room};
     bool is_last = layer + 1 == sw_quant_n_layers(model, sink);
     sw_span span = sw_span_open("open block");
     sw_code rc = sw_block_job_new(&job, st, layer, err);
@@ -206,6 +209,8 @@ static sw_code quantize_block(const sw_model *model, const sw_st *st, int64_t la
         rc = sw_streams_advance(streams, &job.quantized, mover(&job), SW_HALF_BOTH, progress, err);
 done:
     span = sw_span_open("close block");
+    *room = job.spare; /* for the next block */
+    job.spare = (sw_weight_room){.w = NULL};
     sw_block_job_free(&job);
     sw_span_close(span, NULL);
     return rc;
@@ -236,6 +241,7 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
     int64_t n_done = 0;
     int64_t n_layers = sw_quant_n_layers(model, sink);
     sw_streams streams = {0};
+    sw_weight_room room = {.w = NULL};
     sw_code rc = SW_OK;
 
     if (options->algo->needs_statistics && !calib)
@@ -252,12 +258,13 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
         sw_progress_step(progress, "quantize", layer, n_layers);
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
         rc = (layer < n_done ? restore_block : quantize_block)(
-            model, st, layer, options, sink, calib ? &streams : NULL, progress, err);
+            model, st, layer, options, sink, calib ? &streams : NULL, &room, progress, err);
         sw_st_forget(st);
         if (rc == SW_OK && layer >= n_done && sink->end_block)
             rc = sink->end_block(sink->self, layer, err);
     }
     if (rc == SW_OK) sw_progress_step(progress, "quantize", n_layers, n_layers);
     sw_streams_free(&streams);
+    sw_mem_put(room.w);
     return rc;
 }

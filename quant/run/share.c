@@ -113,74 +113,66 @@ static sw_qtensor part_of(const sw_qtensor *q, sw_rows rows)
     return part;
 }
 
-/* What every rank has solved, and what it cost, to all. */
-static sw_code gather(sw_qtensor *q, const sw_solve_problem *p, sw_row_figures *figures,
-                      sw_solve_report *report, sw_team *team, sw_err *err)
+sw_code sw_share_solve(sw_qtensor *q, const sw_solve_problem *p, sw_rows rows,
+                       sw_row_figures *figures, const double *shift,
+                       sw_code (*solve)(sw_qtensor *q, const sw_solve_problem *p, void *self,
+                                        sw_solve_report *report, sw_err *err),
+                       void *self, sw_solve_report *report, sw_err *err)
+{
+    sw_solve_problem mine = *p;
+    sw_qtensor part = part_of(q, rows);
+    sw_code rc = SW_OK;
+
+    mine.target_shift = shift;
+    mine.w += rows.begin * p->k_in;
+    mine.n_out = part.n_out;
+    if (figures) mine.figures = figures + rows.begin;
+    if (part.n_out == p->n_out) return solve(q, &mine, self, report, err);
+    if (part.n_out) rc = solve(&part, &mine, self, report, err);
+    q->global_scale = part.global_scale;
+    return rc;
+}
+
+sw_code sw_share_gather(sw_qtensor *q, sw_row_figures *figures, sw_solve_report *report,
+                        const sw_site_share *share, int64_t i, sw_team *team, sw_err *err)
 {
     const row_array array = {figures, (int64_t)sizeof *figures};
     const sw_span span = sw_span_open("share");
-    const int n_ranks = sw_team_size(team);
-    sw_code rc = spread_head(q, report, 0, team, err);
+    sw_row_figures sum;
+    sw_code rc = spread_head(q, report, sw_site_share_first(share, i), team, err);
 
-    for (int rank = 0; rank < n_ranks && rc == SW_OK; rank++) {
-        const sw_rows rows = sw_share_rows(p, rank, n_ranks);
+    for (int rank = 0; rank < share->n_ranks && rc == SW_OK; rank++) {
+        const sw_rows rows = sw_site_share_rows(share, i, rank);
 
         rc = spread_rows(q, rows, rank, team, err);
         if (rc == SW_OK) rc = spread(array, rows, rank, team, err);
     }
     sw_span_close(span, NULL);
-    return rc;
+    if (rc != SW_OK || !figures || report->error < 0) return rc;
+    sum = sw_rows_sum(figures, q->n_out);
+    sw_rows_report(report, &sum);
+    return SW_OK;
 }
 
-sw_code sw_share_solve(sw_qtensor *q, const sw_solve_problem *p, const double *shift,
-                       sw_code (*solve)(sw_qtensor *q, const sw_solve_problem *p, void *self,
-                                        sw_solve_report *report, sw_err *err),
-                       void *self, sw_solve_report *report, sw_team *team, sw_err *err)
+sw_code sw_share_forms(double (*by_row)[5], const sw_factor *factor, const sw_hessian *seen,
+                       const sw_hessian *held, const float *w, int64_t n_out, sw_rows rows,
+                       sw_strengths cap, sw_err *err)
 {
-    const int n_ranks = sw_team_size(team);
-    const sw_rows rows = sw_share_rows(p, sw_team_rank(team), n_ranks);
-    sw_solve_problem mine = *p;
-    sw_qtensor part = part_of(q, rows);
-    sw_row_figures *figures = NULL, sum;
-    sw_code rc = SW_OK;
-
-    mine.target_shift = shift;
-    if (n_ranks == 1) return solve(q, &mine, self, report, err);
-    if (p->factor && (rc = SW_MEM_GET(&figures, p->n_out, "figures of rows", err)) != SW_OK)
-        return rc;
-    mine.w += rows.begin * p->k_in;
-    mine.n_out = part.n_out;
-    if (figures) mine.figures = figures + rows.begin;
-    if (part.n_out) rc = solve(&part, &mine, self, report, err);
-    q->global_scale = part.global_scale;
-    if (rc == SW_OK) rc = gather(q, p, figures, report, team, err);
-    if (rc == SW_OK && figures && report->error >= 0) {
-        sum = sw_rows_sum(figures, p->n_out);
-        sw_rows_report(report, &sum);
-    }
-    sw_mem_put(figures);
-    return rc;
-}
-
-sw_code sw_share_strengths(sw_strengths *out, const sw_factor *factor, const sw_hessian *seen,
-                           const sw_hessian *held, const float *w, int64_t n_out,
-                           sw_strengths cap, sw_team *team, sw_err *err)
-{
-    const int n_ranks = sw_team_size(team);
-    const int64_t unit = sw_backend_of(&factor->place)->rows_together;
-    const sw_rows rows = sw_share_rows_by(unit, n_out, sw_team_rank(team), n_ranks);
     const sw_hessian my_seen = sw_share_hessian(seen, rows, n_out);
     const sw_hessian my_held = sw_share_hessian(held, rows, n_out);
-    double (*by_row)[5] = NULL;
-    sw_code rc = SW_MEM_GET(&by_row, n_out, "target search", err);
 
-    if (rc == SW_OK && rows.end > rows.begin)
-        rc = sw_target_forms(by_row + rows.begin, factor, &my_seen, &my_held,
-                             w + rows.begin * factor->k_in, rows.end - rows.begin, cap, err);
-    for (int rank = 0; rank < n_ranks && rc == SW_OK; rank++)
+    if (rows.end <= rows.begin) return SW_OK;
+    return sw_target_forms(by_row + rows.begin, factor, &my_seen, &my_held,
+                           w + rows.begin * factor->k_in, rows.end - rows.begin, cap, err);
+}
+
+sw_code sw_share_gather_forms(double (*by_row)[5], const sw_site_share *share, int64_t i,
+                              sw_team *team, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int rank = 0; rank < share->n_ranks && rc == SW_OK; rank++)
         rc = spread((row_array){by_row, (int64_t)sizeof *by_row},
-                    sw_share_rows_by(unit, n_out, rank, n_ranks), rank, team, err);
-    if (rc == SW_OK) *out = sw_target_choose(by_row, n_out, seen, held, cap);
-    sw_mem_put(by_row);
+                    sw_site_share_rows(share, i, rank), rank, team, err);
     return rc;
 }

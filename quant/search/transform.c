@@ -110,21 +110,27 @@ static bool is_cut(const sw_qspec *spec)
     return !spec->has_global && spec->scale_rows != SW_ROWS_ALL;
 }
 
-static sw_rows rows_of(const sw_group *g, int64_t i, const sw_factor *factor, int rank)
+/* linears [n_readers]: which rows of its readers each rank has. */
+static sw_site_share share_of(sw_share_linear *linears, const sw_group *g)
 {
-    const sw_solve_problem p = {.n_out = g->readers[i].n_out, .k_in = g->k, .spec = g->specs[i],
-                                .factor = factor, .place = g->place};
+    for (int64_t i = 0; i < g->n_readers; i++)
+        linears[i] = (sw_share_linear){
+            is_cut(&g->specs[i]) ? g->readers[i].n_out : 0,
+            sw_share_unit(&g->specs[i], g->readers[i].n_out, sw_backend_of(&g->place))};
+    return sw_site_share_of(linears, g->n_readers, sw_team_size(g->options->team));
+}
 
-    return is_cut(&p.spec) ? sw_share_rows(&p, rank, sw_team_size(g->options->team))
-                           : (sw_rows){0, p.n_out};
+static sw_rows rows_of(const sw_group *g, int64_t i, const sw_site_share *share, int rank)
+{
+    return is_cut(&g->specs[i]) ? sw_site_share_rows(share, i, rank)
+                                : (sw_rows){0, g->readers[i].n_out};
 }
 
 /* This rank's rows of a reader. */
-static sw_code solve_reader(float *values, const sw_group *g, int64_t i, const double *scale,
-                            const sw_factor *factor, sw_err *err)
+static sw_code solve_reader(float *values, const sw_group *g, int64_t i, sw_rows rows,
+                            const double *scale, const sw_factor *factor, sw_err *err)
 {
     const sw_backend *backend = sw_backend_of(&g->place);
-    const sw_rows rows = rows_of(g, i, factor, sw_team_rank(g->options->team));
     int64_t n = rows.end - rows.begin, k = g->k;
     sw_code rc;
 
@@ -138,7 +144,7 @@ static sw_code solve_reader(float *values, const sw_group *g, int64_t i, const d
 }
 
 /* The rows that each rank has solved, to all. */
-static sw_code share_values(float *const *values, const sw_group *g, const sw_factor *factor,
+static sw_code share_values(float *const *values, const sw_group *g, const sw_site_share *share,
                             sw_err *err)
 {
     const sw_backend *backend = sw_backend_of(&g->place);
@@ -150,7 +156,7 @@ static sw_code share_values(float *const *values, const sw_group *g, const sw_fa
     rc = backend->link_new(&link, &g->place, team, err);
     for (int64_t i = 0; i < g->n_readers; i++)
         for (int rank = 0; is_cut(&g->specs[i]) && rank < sw_team_size(team); rank++) {
-            const sw_rows rows = rows_of(g, i, factor, rank);
+            const sw_rows rows = rows_of(g, i, share, rank);
             const int64_t n_bytes = (rows.end - rows.begin) * g->k * (int64_t)sizeof **values;
             float *at = values[i] + rows.begin * g->k;
 
@@ -168,16 +174,23 @@ sw_code sw_group_solve(float *const *values, const sw_group *group, const double
 {
     const sw_quant_options *o = group->options;
     sw_factor_options fo = {o->order, group->specs[0].group_elems, o->damp};
+    const int rank = sw_team_rank(o->team);
+    sw_share_linear *linears = NULL;
+    sw_site_share share = {0};
     sw_hessian hess = {0};
     sw_factor factor = {0};
-    sw_code rc = sw_hessian_scaled(&hess, group->hess, scale, err);
+    sw_code rc = SW_MEM_GET(&linears, group->n_readers, "rows of ranks", err);
 
+    if (rc == SW_OK) share = share_of(linears, group);
+    if (rc == SW_OK) rc = sw_hessian_scaled(&hess, group->hess, scale, err);
     if (rc == SW_OK) rc = sw_factor_new(&factor, &hess, &fo, err);
     sw_hessian_free(&hess);
     for (int64_t i = 0; i < group->n_readers && rc == SW_OK; i++)
-        rc = solve_reader(values[i], group, i, scale, &factor, err);
-    if (rc == SW_OK) rc = share_values(values, group, &factor, err);
+        rc = solve_reader(values[i], group, i, rows_of(group, i, &share, rank), scale, &factor,
+                          err);
+    if (rc == SW_OK) rc = share_values(values, group, &share, err);
     sw_factor_free(&factor);
+    sw_mem_put(linears);
     return rc;
 }
 

@@ -37,6 +37,8 @@ bool sw_team_has_failed(const sw_team *team)
     return team && team->transport->has_failed(team->self);
 }
 
+sw_code sw_team_agreed(const sw_team *team) { return team ? team->agreed : SW_OK; }
+
 double sw_team_wait_limit_s(void)
 {
     const char *text = getenv("SWAGE_RANK_WAIT");

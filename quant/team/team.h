@@ -73,6 +73,9 @@ sw_code sw_team_check_same(sw_team *team, const char *what, const void *data, si
 /* Has another rank failed, or died, as far as this one has heard? For any thread, at any time: what
  * works for long asks it, and stops. */
 bool sw_team_has_failed(const sw_team *team);
+/* The last failure that sw_team_agree or sw_team_check_same told all ranks; SW_OK: none. A run that
+ * goes on after failures of its parts must end with this one. */
+sw_code sw_team_agreed(const sw_team *team);
 /* The last call before a rank prints its result. `code` is how its run went, with the text in err.
  * Returns how the run of all went. SW_OK for NULL and SW_OK. */
 sw_code sw_team_end(sw_team *team, sw_code code, sw_err *err) SW_MUST_USE;

@@ -20,9 +20,12 @@ untouched() {
     local f
     for f in "${kept[@]}"; do [ "$(cat "$f" 2>&1)" = "mine: $f" ] || fail "lost: $f"; done
 }
-# until_there COMMAND PID: waits until the command is true or the process has ended
-until_there() { until eval "$1" || ! kill -0 "$2" 2>/dev/null; do sleep 0.01; done; }
-begun() { compgen -G "$1.partial-*/output" >/dev/null; }
+# calibrating FILE: $pid has begun to write FILE, and waits
+# Whoever runs this under nohup ignores SIGHUP, and so would the run.
+calibrating() {
+    hold open /output 1 env --default-signal=HUP "${CALIBRATE[@]}" -o "$1" >/dev/null 2>stderr
+    compgen -G "$1.partial-*/output" >/dev/null || fail "$1 has not begun"
+}
 
 # --- directories that only look like ours
 keep out.partial/journal-of-training.md out.partial/checkpoint-500/weights out.partial-2024/notes \
@@ -56,15 +59,13 @@ rm link.partial
 # --- files: no replacement without --force
 expect 0 '' "${GGUF[@]}" -o new.gguf
 expect 2 'new.gguf: exists; give --force' "${GGUF[@]}" -o new.gguf
-"${CALIBRATE[@]}" -o x.stats >/dev/null &
-pid=$!
-until_there 'begun x.stats' $pid
+calibrating x.stats
 expect 2 'x.stats: another run is at work on it' "${CALIBRATE[@]}" -o x.stats
+kill -CONT $pid
 wait $pid || fail 'the first of two runs failed'
-"${CALIBRATE[@]}" -o y.stats >/dev/null 2>stderr &
-pid=$!
-until_there 'begun y.stats' $pid
+calibrating y.stats
 keep y.stats
+kill -CONT $pid
 wait $pid
 [ $? -eq 2 ] && grep -q 'y.stats: exists' stderr || fail "a file that came was replaced: $(cat stderr)"
 untouched
@@ -97,18 +98,15 @@ expect 2 'toy.u16: is an input of this run' "$SWAGE" verify out2 --text toy.u16 
 
 # --- signals: nothing stays; and what a kill leaves goes with the next run
 for signal in HUP INT QUIT TERM USR1 XCPU PIPE; do
-    "${CALIBRATE[@]}" -o s.stats >/dev/null 2>stderr &
-    pid=$!
-    until_there 'begun s.stats' $pid
+    calibrating s.stats
     kill -$signal $pid
+    kill -CONT $pid
     wait $pid
     have=$?
     [ $have -eq 130 ] || fail "exit $have after SIG$signal, want 130"
     absent s.stats
 done
-"${CALIBRATE[@]}" -o s.stats >/dev/null 2>stderr &
-pid=$!
-until_there 'begun s.stats' $pid
+calibrating s.stats
 kill -KILL $pid
 wait $pid 2>/dev/null
 compgen -G 's.stats.partial-*' >/dev/null || fail 'a killed run left nothing to sweep'
@@ -121,10 +119,7 @@ absent s.stats
 # changed FILE CHANGE CODE TEXT: begin, stop after a block, change the file, go on
 changed() {
     cp "$1" saved
-    "${Q[@]}" -o c >/dev/null 2>stderr &
-    pid=$!
-    until_there '[ -f c.partial/journal ] && [ $(wc -l <c.partial/journal) -gt 1 ]' $pid
-    kill -STOP $pid
+    hold pwrite /journal 1 "${Q[@]}" -o c >/dev/null 2>stderr
     eval "$2"
     kill -CONT $pid
     wait $pid
@@ -146,18 +141,18 @@ changed calib.u16 'poke calib.u16 300 "\x11"' 'calib.u16: it was changed while t
 changed tiny/model.safetensors 'truncate -s 8192 tiny/model.safetensors' \
     'tiny/model.safetensors: cannot be read at offset * it was cut short to 8192 bytes'
 cp tiny/model.safetensors saved
-"$SWAGE" generate tiny -n 1000 --temperature 1 --ignore-eos >said 2>stderr &
-pid=$!
-until_there '[ -s said ]' $pid
+hold fflush /said 1 "$SWAGE" generate tiny -n 20 --temperature 1 --ignore-eos >said 2>stderr
 truncate -s 8192 tiny/model.safetensors
+kill -CONT $pid
 wait $pid
 [ $? -eq 5 ] && [[ $(cat stderr) == *'tiny/model.safetensors: cannot be read at offset '* ]] ||
     fail "generate from a truncated file: $(cat stderr)"
 mv saved tiny/model.safetensors
 
 # --- kills at any moment: the user's files stay, and the next run ends in the same bytes
-RANDOM=${SEED:-$$}
-echo "seed $RANDOM (SEED=N repeats the moments)"
+seed=${SEED:-$$}
+RANDOM=$seed
+echo "seed $seed (SEED=N repeats the moments)"
 before=$(snapshot)
 expect 0 '' "$SWAGE" convert out --to compressed-tensors -o whole.ct --quiet
 expect 0 '' "${GGUF[@]}" -o whole.gguf

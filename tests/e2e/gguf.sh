@@ -104,12 +104,13 @@ absent "$T/x"
 
 # stopped, or out of room: nothing is left, neither the file nor a temporary
 for signal in INT TERM; do
-    for wait_s in 0.02 0.1 0.3; do
-        "$SWAGE" convert "$TINY" --to gguf --type Q4_K -o "$T/s.gguf" -q >/dev/null 2>&1 &
-        pid=$!
-        sleep $wait_s
-        kill -$signal $pid 2>/dev/null
-        wait $pid && rm -f "$T/s.gguf" # it had finished
+    for n in 1 4; do
+        hold pwrite /output $n "$SWAGE" convert "$TINY" --to gguf --type Q4_K -o "$T/s.gguf" -q 2>/dev/null
+        kill -$signal $pid
+        kill -CONT $pid
+        wait $pid
+        have=$?
+        [ $have -eq 130 ] || fail "exit $have after SIG$signal, want 130"
         absent "$T/s.gguf"
     done
 done

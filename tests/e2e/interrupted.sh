@@ -5,38 +5,32 @@
 OUT=$T/out
 CALIB=$PWD/calib_data/calib.u16
 
-stop_with() { # SIGNAL BLOCKS: begin a long run, stop it when so many blocks are finished
-    "$SWAGE" quantize "$TINY" -o "$OUT" --calib "$CALIB" --samples 16 --seq-len 256 --quiet 2>"$T/stderr" &
-    local pid=$! i
-    for i in {1..1000}; do
-        [ -f "$OUT.partial/journal" ] && [ "$(wc -l <"$OUT.partial/journal")" -gt "$2" ] && break
-        sleep 0.02
-    done
-    [ -f "$OUT.partial/journal" ] || fail "the run never began"
+stop() { # SIGNAL: the run that is held goes on, and finds that it was asked to stop
     kill "-$1" $pid
+    kill -CONT $pid
     wait $pid
     local have=$?
     [ $have -eq 130 ] || fail "exit $have after SIG$1, want 130"
-    absent "$OUT/"
 }
-stop_with INT 0
+Q=("$SWAGE" quantize "$TINY" -o "$OUT" --calib "$CALIB" --samples 2 --seq-len 128 --quiet)
+
+hold rename /journal 1 "${Q[@]}" >/dev/null 2>"$T/stderr" # before the first block
+stop INT
+absent "$OUT/"
 [[ $(cat "$T/stderr") == "swage quantize: interrupted; "* ]] || fail "message: $(cat "$T/stderr")"
-rm -rf "$OUT.partial" # a block may have been finished between the look and the signal
-stop_with TERM 1
-[[ $(cat "$T/stderr") == "swage quantize: interrupted; "?" of 6 blocks are in $OUT.partial: the same "* ]] ||
-    fail "message: $(cat "$T/stderr")"
-stop_with INT $(wc -l <"$OUT.partial/journal") # and again, in a run that continues
+for signal in TERM INT; do # and again, in a run that continues
+    hold pwrite /journal 1 "${Q[@]}" >/dev/null 2>"$T/stderr"
+    stop $signal
+    absent "$OUT/"
+    [[ $(cat "$T/stderr") == "swage quantize: interrupted; "?" of 6 blocks are in $OUT.partial: the same "* ]] ||
+        fail "message: $(cat "$T/stderr")"
+done
 rm -r "$OUT.partial"
 # the old output stays whole when a run that would replace it is stopped
 expect 0 '' "$SWAGE" quantize "$TOY" -o "$OUT" --method rtn --quiet
 cp -r "$OUT" "$T/before"
-"$SWAGE" quantize "$TINY" -o "$OUT" --force --calib "$CALIB" --samples 16 --seq-len 256 --quiet 2>/dev/null &
-pid=$!
-until [ -d "$OUT.partial" ] || ! kill -0 $pid 2>/dev/null; do sleep 0.02; done
-kill -INT $pid
-wait $pid
-have=$?
-[ $have -eq 130 ] || fail "exit $have of a --force that was interrupted, want 130"
+hold mkdir .partial 1 "${Q[@]}" --force >/dev/null 2>&1
+stop INT
 diff -r "$T/before" "$OUT" || fail "an interrupted --force touched the old output"
 rm -rf "$OUT" "$OUT.partial"
 absent "$OUT"

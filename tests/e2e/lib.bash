@@ -10,6 +10,7 @@ trap 'rm -rf "$T"' EXIT
 failures=0
 # Each line on stderr counts, so nothing but errors may be there.
 unset SWAGE_EXEC
+HOLD_SOURCE=$PWD/tests/e2e/hold.c
 
 fail() {
     echo "FAIL ${BASH_SOURCE[-1]##*/}:${BASH_LINENO[-2]}: $*"
@@ -99,6 +100,20 @@ children_of() {
     cat /proc/[0-9]*/stat 2>/dev/null | sed -E 's/^([0-9]+) .*\) [A-Za-z] ([0-9]+) .*/\1 \2/' |
         awk -v parent="$1" '$2 == parent { print $1 }' | sort -n
 }
+
+# hold CALL NAME N COMMAND...: the command in the background, as $pid, until it has made its N-th CALL (open, mkdir,
+# rename, pwrite, fflush) on a path that ends in NAME. There it has stopped itself and waits for SIGCONT, or to
+# be killed: what a test does to a run that is at work it does at the same moment each time.
+hold() {
+    local at="$1 $2 $3"
+    shift 3
+    [ -f "$T/hold.so" ] || ${CC:-cc} -D_GNU_SOURCE -O1 -shared -fPIC "$HOLD_SOURCE" -o "$T/hold.so" || exit 1
+    HOLD=$at LD_PRELOAD=$T/hold.so "$@" &
+    pid=$!
+    until is_held "$pid" || ! kill -0 "$pid" 2>/dev/null; do sleep 0.01; done
+    is_held "$pid" || fail "ended before it came to $at: $*"
+}
+is_held() { [[ $(cat "/proc/$1/stat" 2>/dev/null) == *') T '* ]]; }
 
 finish() {
     [ "$failures" -eq 0 ] || { echo "$failures failures"; exit 1; }

@@ -86,16 +86,11 @@ Q=(--calib "$T/calib.u16" --samples 2 --seq-len 128 --ignore mlp)
 MANY=("$SWAGE" quantize --quiet "$TINY" -o "$DIR" "${Q[@]}" --format swage,gptq)
 for blocks in 1 3; do
     rm -rf "$DIR"
-    "${MANY[@]}" >/dev/null 2>&1 &
-    pid=$!
-    until [ "$(cat "$DIR"/W4A16-gptq.partial/journal 2>/dev/null | wc -l)" -gt $blocks ] ||
-        ! kill -0 $pid 2>/dev/null; do sleep 0.005; done
-    kill -9 $pid 2>/dev/null
+    hold pwrite /W4A16-gptq.partial/journal $blocks "${MANY[@]}" >/dev/null
+    kill -9 $pid
     wait $pid 2>/dev/null
-    if [ -f "$DIR/W4A16-gptq.partial/journal" ]; then # one that is a block behind the other
-        head -n $blocks "$DIR/W4A16-gptq.partial/journal" >"$T/journal"
-        cp "$T/journal" "$DIR/W4A16-gptq.partial/journal"
-    fi
+    head -n $blocks "$DIR/W4A16-gptq.partial/journal" >"$T/journal" # one that is a block behind the other
+    cp "$T/journal" "$DIR/W4A16-gptq.partial/journal"
     expect 0 '' "${MANY[@]}"
     alone "$TINY" W4A16-gptq
     alone "$TINY" W4A16-swage

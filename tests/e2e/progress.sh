@@ -4,8 +4,11 @@
 . "$(dirname "$0")/lib.bash"
 unset NO_COLOR CLICOLOR_FORCE COLUMNS
 cp calib_data/calib.u16 "$T/calib.u16"
-slow=(quantize "$TINY" --calib "$T/calib.u16" --samples 12 --seq-len 128) # a bar is drawn six times a second
-quantize=("${slow[@]}" --ignore mlp)
+quantize=(quantize "$TINY" --calib "$T/calib.u16" --samples 2 --seq-len 128 --ignore mlp)
+
+# Steps are shown at most six times a second; by a clock that runs away, each is.
+${CC:-cc} -D_GNU_SOURCE -O1 -shared -fPIC tests/e2e/ticks.c -o "$T/ticks.so" || fail 'the compiler'
+each_step=(env LD_PRELOAD="$T/ticks.so")
 
 # lines FILE WHAT: every line is an object of the documented kind; the first and the last are begin
 # and end; steps never go back, and their times are numbers.
@@ -38,7 +41,7 @@ lines() {
 }
 
 # JSON, of every command that takes long; the result on stdout stays what it is
-"$SWAGE" "${quantize[@]}" -o "$T/out" --progress json --json >"$T/result" 2>"$T/events" || fail "quantize: $(tail -n 1 "$T/events")"
+"${each_step[@]}" "$SWAGE" "${quantize[@]}" -o "$T/out" --progress json --json >"$T/result" 2>"$T/events" || fail "quantize: $(tail -n 1 "$T/events")"
 lines "$T/events" quantize
 [ "$(head -c 1 "$T/result")" = '{' ] && grep -q '"swage.quantize/1"' "$T/result" || fail 'the result is no object any more'
 grep -q '"step":"quantize","done":6,"total":6,"unit":"blocks"' "$T/events" || fail 'no last block'
@@ -46,7 +49,7 @@ grep -q '"tensor":"model.layers.[0-5].*_proj"' "$T/events" || fail 'no linear is
 grep -q '"step":"tensors"' "$T/events" || fail 'reading back is silent'
 tail -n 1 "$T/events" | grep -q '"event":"end","exit":0,' || fail "end: $(tail -n 1 "$T/events")"
 prompt=$(tr -cd 'a-z ' <calib_data/calib.txt | head -c 1500)
-for command in "calibrate $TINY --calib $T/calib.u16 --samples 12 --seq-len 128 -o $T/stats" \
+for command in "calibrate $TINY --calib $T/calib.u16 --samples 2 --seq-len 128 -o $T/stats" \
     "convert $T/out --to bf16 -o $T/dense" "convert $TINY --to gguf --type Q8_0 -o $T/x.gguf" \
     "verify $T/out --against $TINY --text calib_data/eval.u16 --max-windows 3" \
     "report $T/out -o $T/page.html" "inspect $TINY --values"; do
@@ -100,7 +103,7 @@ on_terminal() { # COLUMNS COMMAND...: what a terminal gets
     shift
     TERM=${TERM_TYPE:-xterm} script -qec "stty cols $columns; $(printf '%q ' "$@")" /dev/null </dev/null 2>&1
 }
-on_terminal 60 "$SWAGE" "${slow[@]}" -o "$T/tty" >"$T/screen"
+on_terminal 60 "${each_step[@]}" "$SWAGE" "${quantize[@]}" -o "$T/tty" >"$T/screen"
 drawn=$(tr '\r' '\n' <"$T/screen" | grep -a $'^\x1b\\[K[a-z]' | sed $'s/\x1b\\[[0-9;]*[mK]//g')
 [ "$(grep -c '^quantize \[[#.]*\] [0-9]/6 blocks' <<<"$drawn")" -ge 6 ] || fail "bar: $(head -n 3 <<<"$drawn")"
 awk 'length > 59 { bad = 1; print } END { exit bad }' <<<"$drawn" || fail 'a bar is wider than the terminal'

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Several processes on what is not one checkpoint: calibrate, several outputs and sweep make the files
-# of one rank; a rank that is killed ends the run, and the same command makes the same; a rank that has
-# another model, text or setting is refused by name. Single checkpoints are in ranks.sh.
+# Several processes on what is not one checkpoint: calibrate and several outputs make the files of one
+# rank; a rank that is killed ends the run, and the same command makes the same; a rank that has
+# another model, text or setting is refused by name. Single checkpoints are in ranks.sh, sweeps in
+# ranks_sweep.sh.
 . "$(dirname "$0")/lib.bash"
 . tests/e2e/ranks.bash
 MOE=$PWD/tests/golden/arch/qwen3_moe
@@ -11,31 +12,23 @@ toy_tokens $((3 * 4096 * 2)) >"$T/toy.u16"
 TEXT=(--calib "$T/toy.u16" --samples 24 --seq-len 512 --quiet)
 SHORT=(--calib "$T/toy.u16" --samples 4 --seq-len 128 --quiet)
 
-# One of three is killed, at its beginning or once FILE is there: one line, exit 5, nothing under the
-# name; then the same command: killed_then_same WANT OUT FILE COMMAND...
+# One of three is killed when rank 0 has made a CALL on NAME (see hold): one line, exit 5, nothing unfinished
+# under the name; then the same command: killed_then_same WANT OUT CALL NAME COMMAND...
 killed_then_same() {
-    local want=$1 out=$2 file=$3 first child='' have
-    shift 3
-    "$@" --ranks 3 >/dev/null 2>"$T/stderr" &
-    first=$!
-    until { [ -n "$child" ] && [ -e "$file" ]; } || ! kill -0 $first 2>/dev/null; do
-        child=$(children_of $first | tail -n 1)
-    done
-    kill -KILL "$child" 2>/dev/null
-    wait $first
-    have=$?
-    if [ $have -eq 0 ]; then # it was faster
-        same "$want" "$out"
-        return
-    fi
-    died $have
-    if [ -f "$out" ]; then # it was complete before
-        same "$want" "$out"
-        return
-    fi
+    local want=$1 out=$2
+    hold "$3" "$4" 1 "${@:5}" --ranks 3 >/dev/null 2>"$T/stderr"
+    shift 4
+    kill_last_rank
+    died $?
     [ -d "$out" ] || absent "$out"
     expect 0 '' "$@" --ranks 2
     same "$want" "$out"
+}
+# The last rank of the run that is held is killed, and the run goes on: its exit code.
+kill_last_rank() {
+    kill -KILL "$(children_of $pid | tail -n 1)" || fail 'there is no rank to kill'
+    kill -CONT $pid
+    wait $pid
 }
 
 # --- calibrate: dense and sparse, every policy, ranks without a part of the text
@@ -58,7 +51,7 @@ calibrated all 2 "$MOE" "${SHORT[@]}" --experts all
 expect 4 "imatrix: --experts all has no sums of an expert alone" "$SWAGE" calibrate "$MOE" "${SHORT[@]}" -o "$T/no" --experts all \
     --imatrix "$T/no.imatrix"
 absent "$T/no"
-killed_then_same "$T/all.1" "$T/killed" / "$SWAGE" calibrate "$MOE" "${SHORT[@]}" --experts all -o "$T/killed"
+killed_then_same "$T/all.1" "$T/killed" open /output "$SWAGE" calibrate "$MOE" "${SHORT[@]}" --experts all -o "$T/killed"
 expect 2 'killed: exists' "$SWAGE" calibrate "$MOE" "${SHORT[@]}" -o "$T/killed" --ranks 2
 
 # one message of all: a weight that is broken
@@ -86,7 +79,7 @@ for model in "$TOY" "$MOE"; do
     same "$T/alone" "$T/many"
     [ "$stamp" = "$(stat -c %i-%Y "$T/many/W4A16-swage/model.safetensors")" ] || fail 'made again'
     rm -rf "$T/many"
-    killed_then_same "$T/alone" "$T/many" "$T/many/W4A16-swage" "${MANY[@]}" "$T/many"
+    killed_then_same "$T/alone" "$T/many" rename /W4A16-swage "${MANY[@]}" "$T/many"
     expect 2 'W4A16-swage: exists and was made with other settings*--force' "${MANY[@]}" "$T/many" \
         --damp 0.02 --ranks 2
     rm -rf "$T/alone" "$T/many"
@@ -110,34 +103,6 @@ expect 3 'q_proj: *not finite' "${MANY[@]}"
 rm -r "$T/out"
 expect 4 'W8A16-awq: *holds 4 bits, not 8' "${MANY[@]}" --format awq,swage
 absent "$T/out"
-
-# --- a sweep: what is made and found is that of one rank, but for the times; its gate; a rank that is
-# killed while rank 0 measures
-SWEEP=("$SWAGE" sweep "$MOE" "${SHORT[@]}" --text "$MOE/reference.safetensors" --window 32 --group-size 32
-       --schemes W8A16,W4A16 --allow-fallback -o "$T/dir")
-without_times() { # NAME
-    sed -i '/"seconds"/d' "$T"/dir/*.verify.json
-    rm -rf "${T:?}/$1"
-    mv "$T/dir" "$T/$1"
-}
-expect 0 '' "${SWEEP[@]}"
-without_times swept.1
-expect 0 '' "${SWEEP[@]}" --ranks 3
-without_times swept.3
-same "$T/swept.1" "$T/swept.3"
-"${SWEEP[@]}" --ranks 3 >/dev/null 2>"$T/stderr" &
-first=$!
-until [ -e "$T/dir/sweep.json" ] || ! kill -0 $first 2>/dev/null; do sleep 0.005; done
-kill -KILL "$(children_of $first | tail -n 1)" 2>/dev/null
-wait $first
-have=$?
-[ $have -eq 0 ] || [ $have -eq 5 ] || fail "exit $have of a sweep: $(head -c 300 "$T/stderr")"
-[ $have -eq 0 ] || [ "$(wc -l <"$T/stderr")" -eq 1 ] || fail "not one line: $(cat "$T/stderr")"
-expect 0 '' "${SWEEP[@]}" --ranks 2
-expect 1 'no checkpoint keeps the limits' "${SWEEP[@]}" --ranks 2 --max-kl 0
-expect 0 '' "${SWEEP[@]}"
-without_times swept.4
-same "$T/swept.1" "$T/swept.4"
 
 # --- ranks that a launcher gives different files or settings
 if launches; then

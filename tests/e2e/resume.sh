@@ -10,6 +10,13 @@ model tiny "$TINY"
 # 6 blocks, 2 windows of 128 tokens; a function in the background would be another process
 Q=("$SWAGE" quantize "$T/tiny" --calib "$T/calib.u16" --samples 2 --seq-len 128 --ignore mlp)
 quantize() { "${Q[@]}" -o "$1" --quiet "${@:2}"; } # OUT [option...]
+# Its note is the one line on stderr; of a run that takes long there are others, of its progress.
+continue_aloud() {
+    "${Q[@]}" -o "$OUT" 2>"$T/aloud"
+    local code=$?
+    grep -v '^quantize: ' "$T/aloud" >&2
+    return $code
+}
 same() {
     diff -r "$1" "$2" >/dev/null && return
     fail "$1 and $2 differ: $(diff -rq "$1" "$2" | head -n 3)"
@@ -28,19 +35,13 @@ kill_at() {
     [ $code -eq 0 ] || fail "exit $code, want 0: $(cat "$T/stderr")"
     return 1
 }
-# kill_after N [option...]: killed once N blocks are in the journal
+# kill_after N [option...]: killed when N blocks are in the journal
 kill_after() {
-    local try pid
-    for try in {1..20}; do
-        "${Q[@]}" -o "$OUT" --quiet "${@:2}" >/dev/null 2>"$T/stderr" &
-        pid=$!
-        until [ "$(lines)" -gt "$1" ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
-        kill -9 $pid 2>/dev/null
-        wait $pid 2>/dev/null
-        [ -d "$PART" ] && [ ! -d "$OUT" ] && [ "$(lines)" -gt "$1" ] && return
-        rm -rf "$OUT" "$PART"
-    done
-    fail "no run could be killed after $1 blocks: $(cat "$T/stderr")"
+    hold pwrite /journal "$1" "${Q[@]}" -o "$OUT" --quiet "${@:2}" >/dev/null 2>"$T/stderr"
+    kill -9 $pid
+    wait $pid 2>/dev/null
+    [ -d "$PART" ] && [ ! -d "$OUT" ] && [ "$(lines)" -eq $(($1 + 1)) ] ||
+        fail "$(lines) lines in the journal of a run that was killed after $1 blocks: $(cat "$T/stderr")"
 }
 
 begin_us=${EPOCHREALTIME/./}
@@ -48,8 +49,9 @@ expect 0 '' quantize "$T/whole"
 whole_us=$((${EPOCHREALTIME/./} - begin_us))
 
 # at twenty random moments, with one thread and with two; whenever a run gets through, a new one
-RANDOM=${SEED:-$$}
-echo "seed $RANDOM (SEED=N repeats the moments)"
+seed=${SEED:-$$}
+RANDOM=$seed
+echo "seed $seed (SEED=N repeats the moments)"
 n_kills=0 n_resumed=0
 while [ $n_kills -lt $KILLS ] && [ $failures -eq 0 ]; do
     before=$(lines)
@@ -80,7 +82,7 @@ for left in config.json manifest.json tokenizer.json.tmp-17; do
     echo '{}' >"$PART/checkpoint/$left"
     printf '%s\0' "${left%.tmp-17}" >>"$PART/swage-work" # as the run itself would have noted it
 done
-expect 0 'continuing' "${Q[@]}" -o "$OUT"
+expect 0 'continuing' continue_aloud
 same "$T/whole" "$OUT"
 rm -r "$OUT"
 
@@ -152,13 +154,9 @@ expect 2 'holds thesis and no swage-work of this directory' quantize "$OUT" --re
 rm -r "$PART"
 
 # two runs for one output: the second is turned away
-"${Q[@]}" -o "$OUT" --quiet --threads 1 >/dev/null &
-pid=$!
-until [ -d "$PART/checkpoint" ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
-if kill -STOP $pid 2>/dev/null && [ -d "$PART" ]; then
-    expect 2 'another run is at work' quantize "$OUT"
-    kill -CONT $pid
-fi
+hold mkdir /checkpoint 1 "${Q[@]}" -o "$OUT" --quiet --threads 1 >/dev/null
+expect 2 'another run is at work' quantize "$OUT"
+kill -CONT $pid
 wait $pid || fail 'the first of two runs failed'
 same "$T/whole" "$OUT"
 
@@ -168,7 +166,7 @@ Q+=(--method awq --samples 4)
 expect 0 '' quantize "$T/whole"
 tr -d ' \n' <"$T/whole/manifest.json" | grep -q '"accepted":true' || fail 'no factor was taken'
 kill_after 2
-expect 0 'continuing' "${Q[@]}" -o "$OUT"
+expect 0 'continuing' continue_aloud
 same "$T/whole" "$OUT"
 
 # scales of a cache, of blocks before and after the kill
@@ -177,6 +175,6 @@ Q=("$SWAGE" quantize "$T/tiny" --calib "$T/calib.u16" --samples 2 --seq-len 128 
     --format compressed-tensors --scheme FP8 --kv-cache fp8)
 expect 0 '' quantize "$T/whole"
 kill_after 2
-expect 0 'continuing' "${Q[@]}" -o "$OUT"
+expect 0 'continuing' continue_aloud
 same "$T/whole" "$OUT"
 finish

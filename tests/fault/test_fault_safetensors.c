@@ -12,7 +12,9 @@
 #include <cmocka.h>
 
 #include "formats/base/hash.h"
+#include "formats/base/mem.h"
 #include "formats/file/safetensors.h"
+#include "formats/io/digest_back.h"
 #include "formats/io/file_content.h"
 #include "tests/fault/fault.h"
 #include "tests/support/scratch.h"
@@ -140,6 +142,37 @@ static void expect_streams(void *ctx)
     assert_false(scratch_has(ctx, ".tmp-"));
 }
 
+/* More than a step of the digest, which is read back while it is written. */
+static sw_code write_read_behind(void *ctx, sw_err *err)
+{
+    const scratch *s = ctx;
+    const int64_t shape = (int64_t)SW_DIGEST_STEP_BYTES + 5;
+    const char *path = scratch_path(s, "model.safetensors");
+    sw_digest_back *back = NULL;
+    sw_st_writer *w = NULL;
+    void *bytes = NULL;
+    bool is_same = false;
+    sw_code rc = sw_mem_get(&bytes, shape, 1, "bytes", err);
+
+    if (rc == SW_OK) rc = sw_digest_back_new(&back, err);
+    if (rc == SW_OK) rc = sw_st_writer_new(&w, s->dir, 0, err);
+    if (rc == SW_OK) rc = sw_st_writer_declare(w, "a", SW_DTYPE_U8, 1, &shape, err);
+    if (rc == SW_OK) sw_st_writer_follow(w);
+    if (rc == SW_OK) rc = sw_st_writer_begin(w, err);
+    if (rc == SW_OK) sw_st_writer_read_back(w, back);
+    if (rc == SW_OK) rc = sw_st_writer_put(w, "a", bytes, (size_t)shape, err);
+    if (rc == SW_OK) rc = sw_st_writer_commit(w, err);
+    if (rc == SW_OK)
+        rc = sw_digest_steps_check(&is_same, sw_st_writer_digest(w, "model.safetensors"), back,
+                                   path, 2, err);
+    if (rc == SW_OK) assert_true(is_same);
+    if (rc != SW_OK) (void)unlink(path); /* it may have been complete by then */
+    sw_st_writer_free(w);
+    sw_digest_back_free(back);
+    sw_mem_put(bytes);
+    return rc;
+}
+
 static void expect_nothing(void *ctx) { assert_int_equal(scratch_count(ctx, NULL), 0); }
 
 static void expect_readable(void *ctx)
@@ -179,6 +212,19 @@ static void test_write_streams(void **state)
     scratch_open(&s);
     fault_run(&plan);
     fault_run_slow_disk(&plan);
+    scratch_close(&s);
+}
+
+static void test_write_read_behind(void **state)
+{
+    scratch s;
+    fault_plan plan = {.name = "read behind", .kinds = FAULT_MEMORY | FAULT_WRITE | FAULT_SYNC,
+                       .attempt = write_read_behind, .before = empty, .max_runs = 60,
+                       .after_failure = expect_nothing, .ctx = &s};
+
+    (void)state;
+    scratch_open(&s);
+    fault_run(&plan);
     scratch_close(&s);
 }
 
@@ -275,6 +321,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_write), cmocka_unit_test(test_write_streams),
+        cmocka_unit_test(test_write_read_behind),
         cmocka_unit_test(test_read),
         cmocka_unit_test(test_read_archive),
         cmocka_unit_test(test_read_compressed),

@@ -21,6 +21,9 @@ typedef struct fault_case {
     char dir[SW_PATH_BYTES];
     sw_verify_options options;
     sw_report report;
+    sw_judge_ranks ranks; /* of an attempt by the first of two, */
+    bool has_met;         /* where both hear of a failure, */
+    int n_told;           /* or are told what to do */
 } fault_case;
 
 static const char *const text = MODEL "/reference.safetensors";
@@ -100,11 +103,103 @@ static void evaluation_survives_faults(void **state)
     scratch_close(&f.s);
 }
 
+/* --- the first of two ranks; the other does nothing wrong, and finds zeros --- */
+
+static sw_code meet(void *self, sw_code code, sw_err *err)
+{
+    fault_case *f = self;
+
+    (void)err;
+    f->has_met = f->has_met || code != SW_OK;
+    return code;
+}
+
+static sw_code broadcast(void *self, int from, void *data, size_t n_bytes, sw_err *err)
+{
+    fault_case *f = self;
+
+    (void)data;
+    (void)n_bytes;
+    (void)err;
+    assert_int_equal(from, 0);
+    f->n_told++;
+    return SW_OK;
+}
+
+static sw_code receive(void *self, int from, void *data, size_t n_bytes, sw_err *err)
+{
+    (void)self;
+    (void)from;
+    (void)err;
+    memset(data, 0, n_bytes);
+    return SW_OK;
+}
+
+static sw_code check_same(void *self, const char *what, const void *data, size_t n_bytes,
+                          sw_err *err)
+{
+    (void)self;
+    (void)what;
+    (void)data;
+    (void)n_bytes;
+    (void)err;
+    return SW_OK;
+}
+
+static void begin_meeting(void *ctx)
+{
+    fault_case *f = ctx;
+
+    f->has_met = false;
+    f->n_told = 0;
+}
+
+static sw_code judge_first(void *ctx, sw_err *err)
+{
+    fault_case *f = ctx;
+    sw_report report;
+    const sw_code rc = sw_verify_run(&report, &f->options, err);
+
+    if (rc == SW_OK) sw_report_free(&report);
+    return rc;
+}
+
+/* Else the others would wait for a rank that has gone on to the next checkpoint. */
+static void expect_others_know(void *ctx)
+{
+    const fault_case *f = ctx;
+
+    if (!f->has_met && !f->n_told) fail_msg("a failure of rank 0 that the others wait for");
+    assert_true(f->n_told <= 1);
+}
+
+static void a_failing_rank_0_leaves_nobody_waiting(void **state)
+{
+    fault_case f;
+    fault_plan plan = {.name = "rank 0", .kinds = FAULT_MEMORY | FAULT_READ,
+                       .before = begin_meeting, .attempt = judge_first,
+                       .after_failure = expect_others_know, .ctx = &f, .max_runs = 100};
+
+    (void)state;
+    open_case(&f, "swage");
+    f.options.text_paths = &text;
+    f.options.n_texts = 1;
+    f.options.window = 8;
+    f.options.max_windows = 2;
+    f.options.bootstrap.n_samples = 20;
+    f.ranks = (sw_judge_ranks){.self = &f, .size = 2, .meet = meet, .broadcast = broadcast,
+                               .receive = receive, .check_same = check_same};
+    f.options.ranks = &f.ranks;
+    fault_run(&plan);
+    scratch_close(&f.s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_survive_faults),
         cmocka_unit_test(evaluation_survives_faults),
+        cmocka_unit_test(a_failing_rank_0_leaves_nobody_waiting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,11 +88,11 @@ tools/report/page
 tools/report/data
 tools/report/sections
 tools/report
+tools/verify
 tools/quantize
 tools/quantize/run
 tools/sweep
 tools/plan
-tools/verify
 tools/run
 tools/shell
 tools/doctor

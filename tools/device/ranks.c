@@ -269,6 +269,14 @@ sw_code sw_ranks_begin(sw_run *run, const sw_cmd *cmd, sw_cmd_common *common, sw
     return SW_OK;
 }
 
+int sw_ranks_threads_alone(const sw_team *team, int n_threads)
+{
+    const int n_all = n_threads * sw_team_host_size(team), n_there = sw_cpu_count();
+
+    if (n_there <= n_threads) return n_threads; /* more than its own are not for it to use */
+    return n_all < n_there ? n_all : n_there;
+}
+
 void sw_ranks_note(const sw_run *run, const sw_cmd_common *common)
 {
     if (run->team)

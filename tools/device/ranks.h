@@ -30,6 +30,8 @@
  * devices, or none that layers could be spread over. */
 sw_code sw_ranks_begin(sw_run *run, const sw_cmd *cmd, sw_cmd_common *common,
                        sw_err *err) SW_MUST_USE;
+/* Threads of rank 0 while the others, which have n_threads each as it has, wait for it. */
+int sw_ranks_threads_alone(const sw_team *team, int n_threads);
 /* How many there are, and which devices are left out, to be said by rank 0. */
 void sw_ranks_note(const sw_run *run, const sw_cmd_common *common);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "formats/io/digest_back.h"
 #include "formats/num/pow2.h"
 #include "kernels/engine/lm_open.h"
 #include "quant/run/scheme.h"
@@ -64,6 +65,7 @@ void sw_quantize_job_free(sw_quantize_job *j)
 {
     cJSON_Delete(j->verified);
     sw_ckpt_writer_free(j->writer);
+    sw_digest_back_free(j->back); /* which the writer tells of its files */
     sw_timeline_free(&j->timeline);
     sw_quantize_report_free(&j->report);
     sw_stats_windows_free(&j->windows);

@@ -71,6 +71,7 @@ typedef struct sw_quantize_job {
     sw_quantize_report report;
     sw_timeline timeline;
     sw_ckpt_writer *writer;
+    sw_digest_back *back; /* reads its files back while they grow; NULL: they are read at the end */
     sw_device *gpu; /* NULL: everything on the CPU */
     sw_team *team;  /* the ranks that share the run, borrowed; NULL: one */
     const sw_progress *progress;

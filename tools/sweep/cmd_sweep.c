@@ -141,15 +141,12 @@ static sw_code verdict(const sw_sweep_job *s, const sw_sweep_limits *limits, sw_
                    near < 0 ? 0.0 : s->points[near].kl);
 }
 
-/* Of rank 0: what was made, and which of it to take. */
-static sw_code judge(sw_sweep_job *s, sw_run *run, sw_err *err)
+/* Of rank 0: which to take of what was made and measured. */
+static sw_code choose(sw_sweep_job *s, sw_run *run, sw_err *err)
 {
     const sw_sweep_limits limits = {s->o->max_kl, s->o->max_bytes};
     sw_code rc;
 
-    if ((rc = sw_device_option_open(&s->gpu, s->o->quantize.device, 0, err)) != SW_OK ||
-        (rc = sw_sweep_measure(s, err)) != SW_OK)
-        return rc;
     sw_sweep_find_front(s->points, s->many.n);
     s->chosen = sw_sweep_choose(s->points, s->many.n, &limits);
     if ((rc = sw_sweep_write(s, err)) != SW_OK || (rc = sw_sweep_page(s, err)) != SW_OK ||
@@ -167,8 +164,11 @@ static sw_code work(sw_sweep_job *s, sw_run *run, sw_err *err)
         (rc = SW_ARENA_TAKE(&s->points, run->arena, s->many.n, err)) != SW_OK)
         return rc;
     read_before(s);
-    if ((rc = sw_quantize_many_run(&s->many, err)) != SW_OK) return rc;
-    return sw_team_rank(run->team) == 0 ? judge(s, run, err) : sw_sweep_wait(s, err);
+    if ((rc = sw_quantize_many_run(&s->many, err)) != SW_OK ||
+        (rc = sw_device_option_open(&s->gpu, s->o->quantize.device, 0, err)) != SW_OK ||
+        (rc = sw_sweep_measure(s, err)) != SW_OK)
+        return rc;
+    return sw_team_rank(run->team) == 0 ? choose(s, run, err) : SW_OK;
 }
 
 static sw_code run_sweep(sw_run *run, sw_err *err)
@@ -183,6 +183,7 @@ static sw_code run_sweep(sw_run *run, sw_err *err)
         (rc = read_options(s, run, err)) == SW_OK)
         rc = work(s, run, err);
     cJSON_Delete(s->before);
+    sw_kept_states_close(&s->states);
     sw_device_close(s->gpu);
     sw_quantize_many_free(&s->many);
     sw_quantize_job_free(&s->base);
@@ -206,7 +207,8 @@ const sw_cmd sw_cmd_sweep = {
             "both. DIR/sweep.html is the page of `swage report` for all of them.\n"
             "The same command again repeats nothing that is finished, and more schemes can be\n"
             "added. Nothing is removed without --keep-best. The exit code is 1 when no checkpoint\n"
-            "keeps --max-kl and --max-size. Ranks share the quantizing; rank 0 alone measures.\n",
+            "keeps --max-kl and --max-size. Ranks share the quantizing, and of\n"
+            "the measuring the windows of --text, as in `swage verify`.\n",
     .options = rows,
     .options_bytes = sizeof(sw_sweep_options),
     .defaults = &defaults,

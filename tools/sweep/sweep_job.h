@@ -4,6 +4,7 @@
 
 #include "tools/quantize/run/quantize_many.h"
 #include "tools/sweep/sweep_choice.h"
+#include "verify/metrics/kept_states.h"
 
 /* What the command line says: what quantize takes, and more. */
 typedef struct sw_sweep_options {
@@ -36,17 +37,18 @@ typedef struct sw_sweep_job {
     sw_quantize_many many;
     sw_sweep_row *rows;      /* [many.n], in the arena of the run */
     sw_sweep_point *points;  /* [many.n] */
-    sw_device *gpu;          /* that they are measured on; NULL: here */
+    sw_device *gpu;          /* of this rank, that they are measured on; NULL: here */
+    sw_kept_states states;   /* of the original, while there is more than one to measure */
     cJSON *before;           /* sweep.json of an earlier run, or NULL */
     int chosen;              /* index of the point to take; -1: none keeps the limits */
 } sw_sweep_job;
 
 /* Judge every checkpoint that is there against the original over the text, but for those whose
  * figures an earlier run found for the same bytes; the results lie beside the checkpoints, and
- * sweep.json is written after each. What goes wrong with one is its row's failure. Of several
- * ranks rank 0 calls it, and the others the next, so that each hears of every row. */
+ * sweep.json is written after each. What goes wrong with one is its row's failure. Every rank calls
+ * it: they share the windows of the text, and rank 0 knows the figures, writes, and decides what
+ * there is to measure. A rank that is lost ends the run. */
 sw_code sw_sweep_measure(sw_sweep_job *sweep, sw_err *err) SW_MUST_USE;
-sw_code sw_sweep_wait(const sw_sweep_job *sweep, sw_err *err) SW_MUST_USE;
 
 /* DIR/sweep.json, as an object and as a file. */
 sw_code sw_sweep_json(cJSON **out, const sw_sweep_job *sweep, sw_err *err) SW_MUST_USE;

@@ -1,15 +1,14 @@
 /* sweep_measure.c - the measuring half of sweep_job.h. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "formats/io/file.h"
 #include "formats/io/file_content.h"
 #include "formats/io/watch.h"
+#include "tools/device/ranks.h"
 #include "tools/sweep/sweep_job.h"
+#include "tools/verify/verify_ranks.h"
 #include "verify/verify.h"
-
-#define STATES "original.states" /* what the original computes, while there is more to measure */
 
 static const sw_json_caps caps = {
     .max_bytes = (size_t)256 << 20, .max_depth = 32, .max_values = 16000000};
@@ -150,26 +149,43 @@ static sw_code put_result(const sw_sweep_row *row, const cJSON *verified, sw_err
     return rc;
 }
 
-static sw_code judge(sw_sweep_row *row, const sw_sweep_job *s, const char *states, sw_err *err)
+/* Of rank 0: what the judge says of a checkpoint. */
+static sw_code keep(sw_sweep_row *row, const sw_report *report, sw_err *err)
+{
+    cJSON *verified = NULL;
+    sw_code rc = sw_report_json(&verified, report, err);
+
+    if (rc == SW_OK && !take_figures(row, verified) &&
+        (rc = sw_report_verdict(report, err)) == SW_OK) /* why it was not run */
+        rc = SW_FAIL(err, SW_E_BUG, "%s: verify has no divergence to tell", row->job->o->out);
+    if (rc == SW_OK && (rc = put_result(row, verified, err)) != SW_OK) row->is_measured = false;
+    if (rc == SW_OK) rc = sw_report_verdict(report, err);
+    cJSON_Delete(verified);
+    return rc;
+}
+
+/* Every rank calls it. *is_alone: what went wrong, no other rank may know of. */
+static sw_code judge(sw_sweep_row *row, sw_sweep_job *s, bool keeps_states, bool *is_alone,
+                     sw_err *err)
 {
     const sw_quantize_options *q = &s->o->quantize;
+    sw_judge_ranks ranks;
     sw_verify_options v = {.checkpoint_dir = row->job->o->out, .original_dir = s->base.model_dir,
                            .text_paths = s->o->texts.items, .n_texts = s->o->texts.n,
                            .window = s->o->window, .max_windows = s->o->max_windows,
-                           .n_threads = (int)q->common.threads, .states_path = states,
-                           .gpu = s->gpu, .progress = s->base.progress};
+                           .n_threads = (int)q->common.threads,
+                           .n_threads_alone = sw_ranks_threads_alone(s->base.team,
+                                                                     (int)q->common.threads),
+                           .kept = keeps_states ? &s->states : NULL, .gpu = s->gpu,
+                           .ranks = sw_verify_ranks_of(&ranks, s->base.team),
+                           .progress = s->base.progress};
     sw_report report = {0};
-    cJSON *verified = NULL;
     sw_code rc = sw_verify_run(&report, &v, err);
 
     if (rc != SW_OK) return rc;
-    rc = sw_report_json(&verified, &report, err);
-    if (rc == SW_OK && !take_figures(row, verified))
-        rc = SW_FAIL(err, SW_E_BUG, "%s: verify has no divergence to tell", row->job->o->out);
-    if (rc == SW_OK) rc = sw_watch_check(err); /* figures of bytes that the result does not name */
-    if (rc == SW_OK) rc = put_result(row, verified, err);
-    if (rc == SW_OK) rc = sw_report_verdict(&report, err);
-    cJSON_Delete(verified);
+    rc = sw_watch_check(err); /* figures of bytes that the result does not name */
+    *is_alone = rc != SW_OK;
+    if (rc == SW_OK && sw_team_rank(s->base.team) == 0) rc = keep(row, &report, err);
     sw_report_free(&report);
     sw_watch_forget(row->job->o->out);
     return rc;
@@ -193,56 +209,72 @@ static sw_code look(sw_sweep_job *s, int i, sw_err *err)
     return rc;
 }
 
-static sw_code begin_rows(sw_sweep_job *s, int *n_open, sw_err *err)
+/* Of rank 0: what is known already, and what there is to measure. */
+static void begin_rows(bool *is_open, sw_sweep_job *s)
+{
+    for (int i = 0; i < s->many.n; i++) {
+        sw_sweep_row *row = &s->rows[i];
+        sw_err local = {0};
+        row->failure = row->job->failure;
+        if (row->failure.code != SW_OK && row->failure.code != SW_E_GATE) continue;
+        if (look(s, i, &local) != SW_OK) row->failure = local;
+        is_open[i] = row->failure.code == SW_OK && !row->is_measured;
+    }
+}
+
+static sw_code name_rows(sw_sweep_job *s, sw_err *err)
 {
     sw_code rc = SW_OK;
 
     for (int i = 0; i < s->many.n && rc == SW_OK; i++) {
         sw_sweep_row *row = &s->rows[i];
-        sw_err local = {0};
         char name[160];
         row->job = s->many.jobs[i];
-        row->failure = row->job->failure;
         (void)snprintf(name, sizeof name, "%s.verify.json", row->job->name);
         rc = sw_path_join(row->result_path, s->o->quantize.out, name, err);
-        if (rc != SW_OK || (row->failure.code != SW_OK && row->failure.code != SW_E_GATE)) continue;
-        if (look(s, i, &local) != SW_OK) row->failure = local;
-        *n_open += row->failure.code == SW_OK && !row->is_measured;
     }
     return rc;
+}
+
+/* What ends the run is returned; else it is the row's failure, of which rank 0 tells. */
+static sw_code measure(sw_sweep_job *s, int i, bool keeps_states, sw_err *err)
+{
+    sw_sweep_row *row = &s->rows[i];
+    sw_team *team = s->base.team;
+    const char *const models[2] = {row->job->o->out, NULL};
+    bool is_alone = false;
+    sw_err local = {0};
+    sw_code why, rc = sw_verify_ranks_check(team, models, NULL, err);
+
+    if (rc != SW_OK) return rc;
+    sw_progress_note(s->base.progress, "%s: measuring", row->job->o->out);
+    why = judge(row, s, keeps_states, &is_alone, &local);
+    if (why == SW_OK) return why;
+    row->failure = local;
+    is_alone = is_alone && sw_team_rank(team) > 0;
+    if (why != SW_E_CANCELLED && !is_alone && !sw_team_has_failed(team) &&
+        sw_team_agreed(team) == SW_OK) /* else a rank has another text */
+        return SW_OK;
+    return SW_FAIL(err, why, "%s", local.text);
 }
 
 sw_code sw_sweep_measure(sw_sweep_job *s, sw_err *err)
 {
-    char states[SW_PATH_BYTES];
+    const bool is_first = sw_team_rank(s->base.team) == 0;
+    bool is_open[SW_QUANTIZE_OUTPUTS_MAX] = {false};
     int n_open = 0;
-    sw_code rc = sw_path_join(states, s->o->quantize.out, STATES, err);
+    sw_code rc = name_rows(s, err);
 
-    if (rc == SW_OK) rc = begin_rows(s, &n_open, err);
-    (void)unlink(states); /* of a run that was killed */
+    s->states.dir = s->o->quantize.out;
+    if (rc == SW_OK && is_first) begin_rows(is_open, s);
+    if (rc == SW_OK) rc = sw_team_broadcast(s->base.team, 0, is_open, sizeof is_open, err);
+    for (int i = 0; i < s->many.n; i++) n_open += is_open[i];
     for (int i = 0; i < s->many.n && rc == SW_OK; i++) {
-        sw_sweep_row *row = &s->rows[i];
-        sw_err local = {0};
-        sw_code why = SW_OK;
-        if (row->failure.code == SW_OK && !row->is_measured) {
-            sw_progress_note(s->base.progress, "%s: measuring", row->job->o->out);
-            why = judge(row, s, n_open > 1 && !s->gpu ? states : NULL, &local);
-            if (why != SW_OK) row->failure = local;
-        }
+        const sw_sweep_row *row = &s->rows[i];
+        if (is_open[i]) rc = measure(s, i, n_open > 1, err);
         s->points[i].kl = row->kl.at;
         s->points[i].is_sound = row->is_measured && row->failure.code == SW_OK;
-        rc = why == SW_E_CANCELLED ? SW_FAIL(err, why, "%s", local.text) : sw_sweep_write(s, err);
-        if (rc == SW_OK) rc = sw_team_barrier(s->base.team, err); /* a sign of life */
+        if (rc == SW_OK && is_first) rc = sw_sweep_write(s, err);
     }
-    sw_watch_forget(states);
-    (void)unlink(states);
-    return rc;
-}
-
-sw_code sw_sweep_wait(const sw_sweep_job *s, sw_err *err)
-{
-    sw_code rc = SW_OK;
-
-    for (int i = 0; i < s->many.n && rc == SW_OK; i++) rc = sw_team_barrier(s->base.team, err);
     return rc;
 }

@@ -6,6 +6,7 @@
 #include "formats/file/config_text.h"
 #include "formats/io/file.h"
 #include "formats/io/watch.h"
+#include "tools/device/ranks.h"
 #include "tools/report/report.h"
 #include "tools/sweep/sweep_job.h"
 
@@ -103,7 +104,8 @@ sw_code sw_sweep_page(const sw_sweep_job *s, sw_err *err)
     char path[SW_PATH_BYTES];
     sw_html_request page = {.out = path, .may_replace = true, .checkpoints = dirs,
                             .results = results,
-                            .n_threads = (int)s->o->quantize.common.threads,
+                            .n_threads = sw_ranks_threads_alone(
+                                s->base.team, (int)s->o->quantize.common.threads),
                             .progress = s->base.progress};
     sw_code rc = sw_path_join(path, s->o->quantize.out, "sweep.html", err);
 

@@ -138,6 +138,7 @@ static sw_verify_options settings_of(const verify_options *o, const sw_run *run)
         v.gate[g] = o->gate[g];
     }
     v.n_threads = (int)o->common.threads;
+    v.n_threads_alone = sw_ranks_threads_alone(run->team, v.n_threads);
     v.progress = &run->term->progress;
     return v;
 }

@@ -8,6 +8,8 @@
 #include "verify/base/ranks.h"
 #include "verify/base/report.h"
 
+struct sw_kept_states; /* metrics/kept_states.h */
+
 typedef struct sw_verify_options {
     const char *checkpoint_dir;
     const char *original_dir;      /* --against; NULL: none */
@@ -25,9 +27,12 @@ typedef struct sw_verify_options {
     double gate[SW_GATE_COUNT];
     const sw_speed_request *speed; /* --speed; NULL: nothing is timed */
     const sw_st_writer *written; /* who wrote the checkpoint in this very run; NULL: nobody. Its
-                                  * digests' states let all threads read a file again */
+                                  * digests let all threads read a file again */
+    sw_digest_back *back;        /* what has read those files while they grew; NULL: nothing */
     int n_threads;
+    int n_threads_alone;         /* of rank 0 while the others wait for it; 0: n_threads */
     const char *states_path;     /* hidden states of the original (hidden_file.h); NULL: none */
+    struct sw_kept_states *kept;       /* of an earlier judgement, or for a later one; NULL: none */
     const sw_judge_ranks *ranks; /* every one of them asks the same; NULL: one process */
     sw_device *gpu;              /* the models run over the text there; NULL: here */
     sw_device_set *gpus;         /* and on others of these, where they have no room there; NULL */

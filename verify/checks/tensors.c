@@ -34,6 +34,7 @@ typedef struct tensor_job {
     const sw_subject *checkpoint, *original;
     const sw_rescale *rescale;
     tensor_slot *slots;
+    sw_spec_room *rooms; /* [threads] */
 } tensor_job;
 
 /* A producer that was changed without this reader shows in single columns. */
@@ -62,17 +63,20 @@ static void name_producer(tensor_slot *slot, const tensor_job *job)
 /* Folds are told from norms of 16 bits or from rows of codes, by some thousandths. */
 #define FOLD_ERR (1.0 / 128)
 
-static void judge_one(const tensor_job *job, tensor_slot *slot)
+static void judge_one(const tensor_job *job, tensor_slot *slot, sw_spec_room *room)
 {
     const sw_subject_linear *l = slot->linear;
     const sw_rescale_group *norm;
+    const sw_spec_scheme *scheme = &job->checkpoint->scheme;
+    const sw_st *st = job->checkpoint->st;
     sw_spec_weight w = {0};
     float *values = NULL;
     sw_code rc;
 
-    rc = (job->original ? sw_spec_decode : sw_spec_decode_codes)(
-        &w, &job->checkpoint->scheme, job->checkpoint->st, l->path, l->ref.n_out, l->ref.k_in,
-        &slot->err);
+    rc = job->original ? sw_spec_decode(&w, scheme, st, l->path, l->ref.n_out, l->ref.k_in,
+                                        &slot->err)
+                       : sw_spec_decode_codes(&w, room, scheme, st, l->path, l->ref.n_out,
+                                              l->ref.k_in, &slot->err);
     slot->is_decoded = rc == SW_OK;
     if (rc == SW_OK) {
         slot->figures.bits = w.bits;
@@ -133,8 +137,7 @@ static void judge_some(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const tensor_job *job = ctx;
 
-    (void)thread;
-    for (int64_t i = begin; i < end; i++) judge_one(job, &job->slots[i]);
+    for (int64_t i = begin; i < end; i++) judge_one(job, &job->slots[i], &job->rooms[thread]);
 }
 
 static tensor_slot slot_of(const sw_subject *checkpoint, const sw_subject_linear *l)
@@ -217,18 +220,19 @@ sw_code sw_verify_tensors(sw_report *report, const sw_subject *checkpoint,
                           const sw_subject *original, sw_rescale *rescale, int n_threads,
                           const sw_progress *progress, sw_err *err)
 {
-    tensor_job job = {checkpoint, original, rescale, NULL};
+    tensor_job job = {checkpoint, original, rescale, NULL, NULL};
     const int64_t most = original ? THREADS_MAX : THREADS_MAX_CODES;
     int64_t n = 0, n_threads_used = sw_min_i64(n_threads, most);
     sw_arena arena = {0};
     sw_code rc;
 
-    if ((rc = take_slots(&job.slots, &n, report, checkpoint, &arena, err)) != SW_OK ||
+    if ((rc = SW_ARENA_TAKE(&job.rooms, &arena, n_threads_used, err)) != SW_OK ||
+        (rc = take_slots(&job.slots, &n, report, checkpoint, &arena, err)) != SW_OK ||
         (rc = SW_ARENA_TAKE(&report->tensors, &report->arena, n + 1, err)) != SW_OK)
         goto done;
     for (int64_t at = 0; at < n; at += 4 * n_threads_used) {
         int64_t batch = sw_min_i64(4 * n_threads_used, n - at);
-        tensor_job part = {checkpoint, original, rescale, job.slots + at};
+        tensor_job part = {checkpoint, original, rescale, job.slots + at, job.rooms};
 
         sw_progress_step(progress, "tensors", at, n);
         sw_progress_item(progress, job.slots[at].linear->path);
@@ -248,6 +252,7 @@ sw_code sw_verify_tensors(sw_report *report, const sw_subject *checkpoint,
     report->n_tensors = n;
     if (original) rc = add_float_readers(checkpoint, original, rescale, err);
 done:
+    for (int64_t i = 0; job.rooms && i < n_threads_used; i++) sw_mem_put(job.rooms[i].codes);
     sw_arena_free(&arena);
     return rc;
 }

@@ -225,14 +225,34 @@ uint32_t sw_spec_code_at(const sw_spec_stream *stream, int64_t i)
     return code & ((1u << stream->bits) - 1u);
 }
 
-static sw_code weight_alloc(sw_spec_weight *w, bool with_values, sw_err *err)
+/* Zeroed codes in a room, which grows to hold them. */
+static sw_code lend_codes(sw_spec_weight *w, sw_spec_room *room, sw_err *err)
 {
-    sw_code rc = SW_OK;
+    const int64_t n = w->n_out * w->k_in;
+    sw_code rc;
 
-    if (with_values)
-        rc = SW_MEM_GET(&w->values, w->n_out * w->k_in, "decoded weight", err);
+    w->has_lent_codes = true;
+    if (room->n_elems >= n) {
+        memset(room->codes, 0, (size_t)n);
+    } else {
+        sw_mem_put(room->codes);
+        *room = (sw_spec_room){.codes = NULL};
+        if ((rc = SW_MEM_GET(&room->codes, n, "decoded codes", err)) != SW_OK) return rc;
+        room->n_elems = n;
+    }
+    w->codes = room->codes;
+    return SW_OK;
+}
+
+/* With a room for the codes there are no values. */
+static sw_code weight_alloc(sw_spec_weight *w, sw_spec_room *room, sw_err *err)
+{
+    const int64_t n = w->n_out * w->k_in;
+    sw_code rc = room ? lend_codes(w, room, err)
+                      : SW_MEM_GET(&w->values, n, "decoded weight", err);
+
+    if (rc == SW_OK && !room) rc = SW_MEM_GET(&w->codes, n, "decoded codes", err);
     if (rc != SW_OK ||
-        (rc = SW_MEM_GET(&w->codes, w->n_out * w->k_in, "decoded codes", err)) != SW_OK ||
         (rc = SW_MEM_GET(&w->scales, w->n_out * w->n_groups, "decoded scales", err)) != SW_OK ||
         (rc = SW_MEM_GET(&w->zeros, w->n_out * w->n_groups, "decoded zeros", err)) != SW_OK)
         return rc;
@@ -324,7 +344,7 @@ static void fill_values(sw_spec_weight *w)
     }
 }
 
-static sw_code decode(sw_spec_weight *out, bool with_values, const sw_spec_scheme *all,
+static sw_code decode(sw_spec_weight *out, sw_spec_room *room, const sw_spec_scheme *all,
                       const sw_st *st, const char *module_path, int64_t n_out, int64_t k_in,
                       sw_err *err)
 {
@@ -343,7 +363,7 @@ static sw_code decode(sw_spec_weight *out, bool with_values, const sw_spec_schem
     w.exponent_bits = one.exponent_bits;
     w.mantissa_bits = one.mantissa_bits;
     if (scheme->group_elems) w.n_groups = sw_ceil_div(k_in, scheme->group_elems);
-    if ((rc = weight_alloc(&w, with_values, err)) != SW_OK) goto done;
+    if ((rc = weight_alloc(&w, room, err)) != SW_OK) goto done;
     for (int64_t k = 0; k < k_in; k++)
         w.group_of[k] = scheme->group_elems ? (int32_t)(k / scheme->group_elems) : 0;
     if ((rc = scheme->reader->decode(&w, scheme, st, module_path, err)) != SW_OK) goto done;
@@ -352,7 +372,7 @@ static sw_code decode(sw_spec_weight *out, bool with_values, const sw_spec_schem
         sw_err_prefix(err, "%s", module_path);
         goto done;
     }
-    if (with_values) fill_values(&w);
+    if (!room) fill_values(&w);
     *out = w;
     memset(&w, 0, sizeof w);
 done:
@@ -363,19 +383,20 @@ done:
 sw_code sw_spec_decode(sw_spec_weight *out, const sw_spec_scheme *scheme, const sw_st *st,
                        const char *module_path, int64_t n_out, int64_t k_in, sw_err *err)
 {
-    return decode(out, true, scheme, st, module_path, n_out, k_in, err);
+    return decode(out, NULL, scheme, st, module_path, n_out, k_in, err);
 }
 
-sw_code sw_spec_decode_codes(sw_spec_weight *out, const sw_spec_scheme *scheme, const sw_st *st,
-                             const char *module_path, int64_t n_out, int64_t k_in, sw_err *err)
+sw_code sw_spec_decode_codes(sw_spec_weight *out, sw_spec_room *room, const sw_spec_scheme *scheme,
+                             const sw_st *st, const char *module_path, int64_t n_out, int64_t k_in,
+                             sw_err *err)
 {
-    return decode(out, false, scheme, st, module_path, n_out, k_in, err);
+    return decode(out, room, scheme, st, module_path, n_out, k_in, err);
 }
 
 void sw_spec_weight_free(sw_spec_weight *w)
 {
     sw_mem_put(w->values);
-    sw_mem_put(w->codes);
+    if (!w->has_lent_codes) sw_mem_put(w->codes);
     sw_mem_put(w->scales);
     sw_mem_put(w->zeros);
     sw_mem_put(w->offsets);

@@ -58,9 +58,17 @@ typedef struct sw_spec_weight {
     float global;      /* 1 without one */
     float input_scale; /* 0 without one */
     bool *is_outlier;  /* [k_in] channels whose values are stored as they are */
+    bool has_lent_codes; /* they lie in a sw_spec_room */
     double fold_err;   /* of the original's columns, relative, where a fold that was read back from
                           the checkpoint scaled them; 0: none did. The judge fills it in */
 } sw_spec_weight;
+
+/* Memory that one weight after the other is decoded into, which need not be had from the system
+ * for each. Zero-initialise; whoever has it frees `codes` in the end. */
+typedef struct sw_spec_room {
+    uint8_t *codes;
+    int64_t n_elems;
+} sw_spec_room;
 
 struct sw_spec_reader {
     const char *name;
@@ -96,6 +104,8 @@ sw_code sw_spec_gguf_linear(sw_spec_scheme *out, const sw_st *st, const char *mo
 /* The scheme of the linear at module_path. SW_E_FORMAT: the config names none for it. */
 sw_code sw_spec_scheme_of(sw_spec_scheme *out, const sw_spec_scheme *scheme,
                           const char *module_path, sw_err *err) SW_MUST_USE;
+/* "4 bits, group 128, symmetric", "8 bits (e4m3), per tensor". */
+void sw_spec_scheme_text(char *out, size_t size, const sw_spec_scheme *scheme);
 /* true when the linear at module_path is stored quantized. */
 bool sw_spec_is_quantized(const sw_spec_scheme *scheme, const sw_st *st, const char *module_path);
 /* true when `suffix` is a tensor that a quantized linear of this dialect may have. */
@@ -108,9 +118,9 @@ sw_code sw_spec_decode(sw_spec_weight *out, const sw_spec_scheme *scheme, const 
                        const char *module_path, int64_t n_out, int64_t k_in,
                        sw_err *err) SW_MUST_USE;
 /* The same but for the values, which are most of the memory and of the work: for whoever only asks
- * whether codes, scales and zero points are sound. */
-sw_code sw_spec_decode_codes(sw_spec_weight *out, const sw_spec_scheme *scheme, const sw_st *st,
-                             const char *module_path, int64_t n_out, int64_t k_in,
+ * whether codes, scales and zero points are sound. The codes are in `room` until its next use. */
+sw_code sw_spec_decode_codes(sw_spec_weight *out, sw_spec_room *room, const sw_spec_scheme *scheme,
+                             const sw_st *st, const char *module_path, int64_t n_out, int64_t k_in,
                              sw_err *err) SW_MUST_USE;
 /* What a code counts in steps of its scale: sign, exponent with bias 2^(e-1) - 1, fraction; below
  * the smallest exponent without the hidden bit. NaN for codes that are none. */

@@ -233,6 +233,34 @@ static bool read_whole_tile(sw_spec_weight *w, const unsigned char *tile, int64_
     return most < 1 << w->bits;
 }
 
+/* The same of four bits, of which every code is one: the 64 inputs of a channel lie in 64 bytes,
+ * the 16 of each of its lanes one after the other. Four bytes of a lane are the inputs 2c, 2c + 8,
+ * 2c + 1 and 2c + 9 of a step. */
+static void read_whole_tile_4(sw_spec_weight *w, const unsigned char *tile, int64_t tile_n,
+                              int64_t tile_k)
+{
+    const uint64_t lows = 0x0f0f0f0f0f0f0f0fu;
+
+    for (int pair = 0; pair < 32; pair++) {
+        const int64_t channel = TILE * tile_n + 16 * (pair / 8) + pair % 8;
+        uint8_t *row = w->codes + channel * w->k_in + TILE * tile_k, *row8 = row + 8 * w->k_in;
+
+        for (int step = 0; step < 4; step++, row += 16, row8 += 16) {
+            uint64_t first = 0, second = 0; /* inputs 0 to 7 of the step, and 8 to 15 */
+
+            for (int c = 0; c < 4; c++) {
+                uint64_t four = sw_load_le32(tile + 64 * pair + 16 * c + 4 * step);
+                first |= ((four & 0xff) | (four >> 8 & 0xff00)) << 16 * c;
+                second |= ((four >> 8 & 0xff) | (four >> 16 & 0xff00)) << 16 * c;
+            }
+            sw_store_le64(row, first & lows);
+            sw_store_le64(row + 8, second & lows);
+            sw_store_le64(row8, first >> 4 & lows);
+            sw_store_le64(row8 + 8, second >> 4 & lows);
+        }
+    }
+}
+
 static sw_code read_tile(sw_spec_weight *w, const tiled *t, int64_t tile_n, int64_t tile_k,
                          sw_err *err)
 {
@@ -240,9 +268,14 @@ static sw_code read_tile(sw_spec_weight *w, const tiled *t, int64_t tile_n, int6
     uint8_t low, high;
     sw_code rc;
 
-    if (TILE * (tile_n + 1) <= w->n_out && TILE * (tile_k + 1) <= w->k_in &&
-        read_whole_tile(w, tile, tile_n, tile_k))
-        return SW_OK; /* else the first code that is wrong gets its name */
+    if (TILE * (tile_n + 1) <= w->n_out && TILE * (tile_k + 1) <= w->k_in) {
+        if (w->bits == 4) {
+            read_whole_tile_4(w, tile, tile_n, tile_k);
+            return SW_OK;
+        }
+        if (read_whole_tile(w, tile, tile_n, tile_k))
+            return SW_OK; /* else the first code that is wrong gets its name */
+    }
     for (int i = 0; i < 4 * 32 * 4 * 4; i++) {
         spot s = {i / 512, i / 16 % 32, i / 4 % 4, i % 4};
         int64_t channel = TILE * tile_n + 16 * s.warp + s.lane / 4;

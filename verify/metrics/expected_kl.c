@@ -53,6 +53,7 @@ static sw_code probe_original(sw_report_eval *e, const sw_eval_job *job, double 
     again.checkpoint = job->original;
     again.gpu = NULL;
     again.states = NULL;
+    again.kept = NULL;
     again.ranks = NULL;
     if (again.windows.n > PROBE_WINDOWS) again.windows.n = PROBE_WINDOWS;
     if ((rc = sw_evaluate(&probe, &again, err)) != SW_OK) return rc;

@@ -1,9 +1,28 @@
 /* gap.c - see perplexity.h: the kernel gap. */
 #include "verify/metrics/perplexity.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "formats/base/size.h"
+
+/* Kernels and dequantized weights differ by the rounding of float sums, which measures 3e-7; a
+ * single group that the two decoders read differently moves the logits by more than this. */
+#define GAP_MAX 1e-3
+/* Where inputs are rounded, a float sum next to the middle of two codes falls to either side. With
+ * r = rms / step of the inputs, a difference of d (relative) tips about 2 d r of them by a step
+ * each: sqrt(2 d r) / r of their norm. From 3e-7 at r = 32 (int8) that is 1.4e-4 at one site,
+ * 2.9e-3 at the next, and so on, towards two roundings that know nothing of each other and no
+ * further: sqrt(2) times their noise, sqrt(2 / 12) / r = 1.3e-2 for int8, 2.6e-2 for e4m3, whose
+ * step is an eighth of a value at most (twice that for a bit of mantissa less). Toy models with
+ * random weights measure up to 1.5e-2. */
+#define GAP_MAX_ROUNDED 3e-2
+/* Four bits: r is about 3 in e2m1 by groups, so sqrt(2 / 12) / r = 0.14; NVFP4 measures 0.06. */
+#define GAP_MAX_ROUNDED_4 0.15
+/* A token near the border of two experts goes to another one: toys measure 6.8e-2 in e4m3. */
+#define GAP_EXPERTS_MORE 3.0
+/* The inputs of a quantized head are rounded once more, with nothing behind to even it out. */
+#define GAP_HEAD_MORE 1.5
 
 /* One block with floats in place of its quantized linears; everything else is borrowed. */
 typedef struct float_block {
@@ -204,4 +223,23 @@ done:
     sw_mem_put(head);
     sw_mem_put(ids);
     return rc;
+}
+
+static double gap_limit_of(const sw_act *act)
+{
+    if (act->scope == SW_ACT_NONE) return GAP_MAX;
+    if (act->num->bits == 4) return GAP_MAX_ROUNDED_4;
+    if (act->num->kind != SW_NUM_FLOAT) return GAP_MAX_ROUNDED;
+    return ldexp(GAP_MAX_ROUNDED, 3 - act->num->mantissa_bits);
+}
+
+double sw_kernel_gap_limit(const sw_checkpoint *served, const sw_lm *kernels)
+{
+    const sw_qconfig *config = &served->qconfig;
+    double most = config->has_no_default ? GAP_MAX : gap_limit_of(&config->spec.act);
+
+    for (int64_t i = 0; i < config->n_rules; i++)
+        most = fmax(most, gap_limit_of(&config->rules[i].spec.act));
+    if (most > GAP_MAX && served->model.n_experts) most *= GAP_EXPERTS_MORE;
+    return kernels->head.act.scope == SW_ACT_NONE ? most : GAP_HEAD_MORE * most;
 }

@@ -66,8 +66,8 @@ static sw_code add_file(sw_report *report, const char *role, const char *path, c
     return rc;
 }
 
-/* All files of a model; of one that this run wrote each by all threads, which find out whether it
- * still is what was written. The others, one thread each. */
+/* All files of a model; of one that this run wrote each by all threads, which find out whether the
+ * disk has what was written, unless that was done on the way. The others, one thread each. */
 static sw_code digest_files(char (*out)[SW_SHA256_HEX_BYTES], const char **paths, int32_t n,
                             const sw_st_writer *written, const sw_verify_options *options,
                             sw_err *err)
@@ -81,7 +81,8 @@ static sw_code digest_files(char (*out)[SW_SHA256_HEX_BYTES], const char **paths
         bool is_same = false;
 
         if ((rc = sw_progress_check(options->progress, err)) != SW_OK) return rc;
-        if (steps) rc = sw_digest_steps_check(&is_same, steps, paths[i], n_threads, err);
+        if (steps) rc = sw_digest_steps_check(&is_same, steps, options->back, paths[i], n_threads,
+                                              err);
         if (is_same) memcpy(out[i], steps->digest, sizeof out[i]);
         else if (rc == SW_OK) rc = sw_sha256_file(out[i], paths[i], err);
     }

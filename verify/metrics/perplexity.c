@@ -126,30 +126,29 @@ static void sum_window(eval *e, const sw_position *p, int64_t window)
     for (int s = 0; s < N_STATS; s++) e->stats[s][window] = sums[s] / (double)n;
 }
 
-/* The original over n windows, the batch that begins with window `at`: run, or read. */
+/* The original over n windows, the batch that begins with window `at`: run, or read. What it made
+ * of them is e->ref.x then. */
 static sw_code run_original(eval *e, int64_t at, int64_t n, sw_err *err)
 {
     const sw_windows *w = &e->job->windows;
     sw_hidden_file *states = e->job->states;
+    sw_kept_states *kept = e->job->kept;
     int64_t index = at / sw_windows_batch(w);
     sw_code rc;
 
+    if (kept && sw_kept_states_get(e->ref.x, kept, at, n)) return SW_OK;
     if (states && states->have)
         return sw_hidden_file_get(e->ref.x, states, index, n * w->length, err);
     rc = sw_runner_blocks(&e->ref, e->ids, n, w->length, err);
     if (rc == SW_OK && states)
         rc = sw_hidden_file_put(states, e->ref.x, index, n * w->length, err);
+    if (rc == SW_OK && kept) sw_kept_states_put(kept, e->ref.x, at, n);
     return rc;
 }
 
-/* The first window of a rank: ranks have whole batches, so that each is multiplied as one process
- * would. */
 static int64_t first_window(const eval *e, int rank)
 {
-    const sw_windows *w = &e->job->windows;
-    const int64_t batch = sw_windows_batch(w), n_batches = sw_ceil_div(w->n, batch);
-
-    return sw_min_i64(w->n, n_batches * rank / sw_judge_size(e->job->ranks) * batch);
+    return sw_windows_of_rank(&e->job->windows, rank, sw_judge_size(e->job->ranks));
 }
 
 static sw_code run_windows(eval *e, sw_err *err)

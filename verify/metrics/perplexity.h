@@ -12,6 +12,7 @@
 #include "verify/base/report.h"
 #include "verify/base/subject.h"
 #include "verify/metrics/hidden_file.h"
+#include "verify/metrics/kept_states.h"
 #include "verify/metrics/rescale.h"
 #include "verify/metrics/windows.h"
 
@@ -21,6 +22,7 @@ typedef struct sw_eval_job {
     sw_device *gpu;          /* run both on it; NULL: on the CPU */
     sw_device_set *gpus;     /* as sw_verify_options has them */
     sw_hidden_file *states;  /* of the original: read, or made; NULL: none. Not with gpu */
+    sw_kept_states *kept;    /* likewise, of the windows of this rank */
     sw_windows windows;
     sw_bootstrap bootstrap;
     double noise;            /* on what the checkpoint's linears make (sw_engine_set_noise); on the
@@ -44,6 +46,9 @@ sw_code sw_evaluate(sw_report_eval *out, const sw_eval_job *job, sw_err *err) SW
 sw_code sw_kernel_gap(sw_report_gap *out, const sw_lm *kernels, const sw_subject *checkpoint,
                       const sw_windows *windows, int64_t n_windows, int n_threads,
                       sw_err *err) SW_MUST_USE;
+/* The largest gap of logits that roundings explain: of several schemes that of the coarsest inputs.
+ * `served` is the checkpoint that `kernels` were opened from. */
+double sw_kernel_gap_limit(const sw_checkpoint *served, const sw_lm *kernels);
 
 /* Fill output_err of every tensor of the report: the original's activations over a first stretch
  * of the text (about 1000 tokens) go through W and through the decoded W', rescaled back. An

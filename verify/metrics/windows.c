@@ -42,6 +42,13 @@ void sw_windows_copy(uint32_t *dst, const sw_windows *w, int64_t first, int64_t 
     }
 }
 
+int64_t sw_windows_of_rank(const sw_windows *w, int rank, int n_ranks)
+{
+    const int64_t batch = sw_windows_batch(w), n_batches = sw_ceil_div(w->n, batch);
+
+    return sw_min_i64(w->n, n_batches * rank / n_ranks * batch);
+}
+
 sw_code sw_runner_new(sw_runner *out, const sw_lm *lm, const sw_windows *w, int n_threads,
                       sw_err *err)
 {

@@ -34,6 +34,10 @@ static inline int64_t sw_windows_batch(const sw_windows *w)
     return n < 1 ? 1 : n < w->n ? n : w->n;
 }
 
+/* The first window of one of several ranks, and n for the rank after the last: ranks have whole
+ * batches, so that each is multiplied as one process would. */
+int64_t sw_windows_of_rank(const sw_windows *w, int rank, int n_ranks);
+
 /* A model with room to run batches of windows, on the CPU or on a device. */
 typedef struct sw_runner {
     const sw_lm *lm;

@@ -507,6 +507,11 @@ const char *sw_ckpt_writer_note(const sw_ckpt_writer *w) { return w->note.text; 
 
 const sw_st_writer *sw_ckpt_writer_tensors(const sw_ckpt_writer *w) { return w->st; }
 
+void sw_ckpt_writer_read_back(sw_ckpt_writer *w, sw_digest_back *back)
+{
+    sw_st_writer_read_back(w->st, back);
+}
+
 void sw_ckpt_writer_at_end(sw_ckpt_writer *w, sw_ckpt_writer_end_fn fn, void *self)
 {
     w->at_end = fn;

@@ -173,7 +173,8 @@ static void test_sweep(void **state)
     scratch_write_text(s, "out.partial-11.0/checkpoint/b", "mine");
     scratch_make_dir(s, "out.partial-12.0");
     scratch_write_text(s, "out.partial-12.0/" SW_WORK_MARK,
-                       "swage-work 1\nUnfin"); /* killed while it was made */
+                       "swage-work 1\nUnfin"); /* killed while it was made, */
+    scratch_make_dir(s, "out.partial-13.0"); /* and before it was marked */
     assert_int_equal(sw_out_dir_open(&out, scratch_path(s, "out"), false, &err), SW_OK);
     sw_out_dir_abandon(&out);
     for (size_t i = 0; i < sizeof not_ours / sizeof *not_ours; i++) {
@@ -182,6 +183,7 @@ static void test_sweep(void **state)
     }
     assert_false(sw_path_exists(scratch_path(s, "out.partial-10.0")));
     assert_false(sw_path_exists(scratch_path(s, "out.partial-12.0")));
+    assert_false(sw_path_exists(scratch_path(s, "out.partial-13.0")));
     scratch_expect(s, "out.partial-11.0/checkpoint/b", "mine");
     assert_true(sw_path_exists(scratch_path(s, "out.partial-9.0")));
 }

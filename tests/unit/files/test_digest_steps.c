@@ -32,6 +32,7 @@ static void add_all(sw_digest_steps *steps, size_t n, uint64_t seed)
     test_rng rng = {seed};
     sw_err err = {0};
 
+    steps->has_tags = true;
     must(sw_digest_steps_begin(steps, &err), &err);
     for (size_t at = 0; at < n;) {
         size_t part = 1 + (size_t)(test_u64(&rng) % (STEP / 3));
@@ -47,7 +48,7 @@ static bool is_same(const sw_digest_steps *steps, const char *path, int n_thread
     bool is = false;
     sw_err err = {0};
 
-    must(sw_digest_steps_check(&is, steps, path, n_threads, &err), &err);
+    must(sw_digest_steps_check(&is, steps, NULL, path, n_threads, &err), &err);
     return is;
 }
 
@@ -101,6 +102,28 @@ static void test_every_size(void **state)
     scratch_close(&s);
 }
 
+/* Who will not check need not pay for it. */
+static void test_no_tags(void **state)
+{
+    sw_digest_steps steps = {0};
+    char want[SW_SHA256_HEX_BYTES];
+    scratch s;
+    sw_err err = {0};
+
+    (void)state;
+    scratch_open(&s);
+    must(sw_digest_steps_begin(&steps, &err), &err);
+    must(sw_digest_steps_add(&steps, bytes, STEP + 1, &err), &err);
+    must(sw_digest_steps_finish(&steps, &err), &err);
+    must(sw_sha256_hex(want, bytes, STEP + 1, &err), &err);
+    assert_string_equal(steps.digest, want);
+    assert_int_equal(steps.n_tags, 0);
+    put(scratch_path(&s, "file"), STEP + 1);
+    assert_false(is_same(&steps, scratch_path(&s, "file"), 1));
+    sw_digest_steps_free(&steps);
+    scratch_close(&s);
+}
+
 static void test_not_finished_or_not_there(void **state)
 {
     sw_digest_steps steps = {0};
@@ -110,10 +133,11 @@ static void test_not_finished_or_not_there(void **state)
 
     (void)state;
     scratch_open(&s);
+    steps.has_tags = true;
     must(sw_digest_steps_begin(&steps, &err), &err);
     put(scratch_path(&s, "empty"), 0);
     assert_false(is_same(&steps, scratch_path(&s, "empty"), 1));
-    assert_int_equal(sw_digest_steps_check(&is, &steps, scratch_path(&s, "none"), 1, &err),
+    assert_int_equal(sw_digest_steps_check(&is, &steps, NULL, scratch_path(&s, "none"), 1, &err),
                      SW_E_IO);
     sw_digest_steps_free(&steps);
     scratch_close(&s);
@@ -123,6 +147,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_size),
+        cmocka_unit_test(test_no_tags),
         cmocka_unit_test(test_not_finished_or_not_there),
     };
     test_rng rng = {1};

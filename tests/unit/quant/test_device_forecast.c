@@ -117,6 +117,45 @@ static void test_ranks(void **state)
     assert_true(two.peak_bytes < one.peak_bytes);
 }
 
+/* Work of the busiest of n_ranks. */
+static sw_forecast work_of(const char *dir, int n_ranks, bool has_device)
+{
+    sw_quant_options o = sw_quant_defaults();
+    const sw_calib calib = {NULL, 64, 512};
+    sw_forecast_request r = {.options = &o, .calib = &calib, .n_ranks = n_ranks,
+                             .is_selected = all_selected, .has_device = has_device};
+    sw_forecast out;
+    open_model m;
+    sw_err err = {0};
+
+    open_model_dir(&m, dir);
+    r.model = &m.model;
+    if (sw_forecast_new(&out, &r, &err) != SW_OK) fail_msg("%s", err.text);
+    open_model_close(&m);
+    return out;
+}
+
+/* Rows of its four sites that the busiest of three ranks solves: of 512, 256, 1536 and 256 in six
+ * layers. In slabs of 64 on processors; on a device every linear is one piece. */
+static void test_work_of_ranks(void **state)
+{
+    static const double rows[2][4] = {{192, 128, 512, 128}, {256, 256, 768, 256}};
+
+    (void)state;
+    for (int has_device = 0; has_device < 2; has_device++) {
+        const sw_forecast f = work_of(llama, 3, has_device != 0);
+        const double *r = rows[has_device];
+        const double want = 6 * (256.0 * 256 * (r[0] + r[1] + r[2]) + 768.0 * 768 * r[3]);
+
+        assert_true(f.solve_units == want);
+        assert_true(f.strength_units == want);
+    }
+    assert_true(work_of(llama, 1, true).solve_units == work_of(llama, 1, false).solve_units);
+    /* experts go to their owners: 3 of 8 to the first of three, and rows of the rest are cut */
+    assert_true(work_of(moe, 3, false).solve_units < 0.4 * work_of(moe, 1, false).solve_units);
+    assert_true(work_of(moe, 3, false).solve_units > work_of(moe, 1, false).solve_units / 3);
+}
+
 /* Experts are taken in groups as less is left, which shows in passes over the text. */
 static void test_experts(void **state)
 {
@@ -247,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts),    cmocka_unit_test(test_kept),
         cmocka_unit_test(test_remedies), cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_work_of_ranks),
         cmocka_unit_test(test_experts),  cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_solve),    cmocka_unit_test(test_can),
         cmocka_unit_test(test_outliers)};

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "tests/support/toys/qtensor_gen.h"
 #include "tests/support/toys/st_build.h"
@@ -198,6 +199,66 @@ static void each_broken_rule_is_named(void **state)
     }
 }
 
+/* Every byte of tiles without padding, by the formula of the layout. */
+static void tiles_lie_where_the_layout_says(void **state)
+{
+    enum { N = 128, K = 192 };
+    static const int inputs[4][4] = {
+        {0, 8, 1, 9}, {2, 10, 3, 11}, {4, 12, 5, 13}, {6, 14, 7, 15}};
+    uint64_t random = 5;
+    st_build b = {.n = 0};
+    sw_spec_scheme scheme;
+    sw_spec_weight w = {0};
+    sw_err err = {0};
+    uint8_t *tiles;
+
+    (void)state;
+    make_weight(&b, &scheme, "swage", N, K, true);
+    tiles = st_build_data(&b, "p.tiles");
+    for (int i = 0; i < N * K / 2; i++) tiles[i] = (uint8_t)sw_gen_next(&random);
+    assert_int_equal(sw_spec_decode(&w, &scheme, st_build_open(&b), "p", N, K, &err), SW_OK);
+    for (int i = 0; i < N * K / 2; i++) {
+        const int tile = i / 2048, at = i % 2048, lane = at / 16 % 32, four = at % 16;
+        const int channel = 64 * (tile / (K / 64)) + 16 * (at / 512) + lane / 4;
+        const int input = 64 * (tile % (K / 64)) + 16 * (four / 4) + inputs[lane % 4][four % 4];
+
+        assert_int_equal(w.codes[channel * K + input], tiles[i] & 15);
+        assert_int_equal(w.codes[(channel + 8) * K + input], tiles[i] >> 4);
+    }
+    sw_spec_weight_free(&w);
+    st_build_free(&b);
+}
+
+/* One weight after the other in the same memory, larger and smaller: the codes of each alone. */
+static void a_room_serves_many_weights(void **state)
+{
+    static const int64_t sizes[][2] = {{64, 64}, {128, 192}, {40, 96}, {128, 192}};
+    sw_spec_room room = {.codes = NULL};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const int64_t n = sizes[i][0], k = sizes[i][1];
+        sw_spec_weight have = {0}, want = {0};
+        st_build b = {.n = 0};
+        sw_spec_scheme scheme;
+        sw_err err = {0};
+
+        make_weight(&b, &scheme, i & 1 ? "swage" : "gptq", n, k, true);
+        assert_int_equal(sw_spec_decode(&want, &scheme, st_build_open(&b), "p", n, k, &err),
+                         SW_OK);
+        assert_int_equal(sw_spec_decode_codes(&have, &room, &scheme, b.st, "p", n, k, &err),
+                         SW_OK);
+        assert_null(have.values);
+        assert_ptr_equal(have.codes, room.codes);
+        assert_memory_equal(have.codes, want.codes, (size_t)(n * k));
+        assert_int_equal(room.n_elems, i ? 128 * 192 : 64 * 64);
+        sw_spec_weight_free(&have);
+        sw_spec_weight_free(&want);
+        st_build_free(&b);
+    }
+    sw_mem_put(room.codes);
+}
+
 static void padding_of_tiles_must_be_neutral(void **state)
 {
     st_build b = {.n = 0};
@@ -293,6 +354,8 @@ int main(void)
         cmocka_unit_test(half_floats_are_exact),
         cmocka_unit_test(gptq_versions_differ_by_one_in_the_zero_point),
         cmocka_unit_test(each_broken_rule_is_named),
+        cmocka_unit_test(tiles_lie_where_the_layout_says),
+        cmocka_unit_test(a_room_serves_many_weights),
         cmocka_unit_test(padding_of_tiles_must_be_neutral),
         cmocka_unit_test(shapes_and_dtypes_must_fit),
         cmocka_unit_test(configs_beyond_the_decoder_are_refused),

@@ -17,6 +17,7 @@
 #include "tests/support/scratch.h"
 #include "tests/support/toys/patched_model.h"
 #include "verify/metrics/hidden_file.h"
+#include "verify/metrics/kept_states.h"
 
 static scratch at;
 
@@ -136,6 +137,36 @@ static void others_are_refused(void **state)
     refuse(&o, SW_E_IO, "nowhere");
 }
 
+/* The same without a file of a name: figures to the last bit, from what was kept. */
+static void kept_states_are_read(void **state)
+{
+    sw_verify_options four = options_for(4), three = options_for(3);
+    sw_kept_states kept = {.dir = scratch_path(&at, "q3")};
+    sw_report plain, report;
+
+    (void)state;
+    verify_run(&plain, &three);
+    four.kept = three.kept = &kept;
+    verify_run(&report, &four);
+    sw_report_free(&report);
+    verify_run(&report, &three);
+    expect_same_figures(&report, &plain);
+    sw_report_free(&report);
+    assert_int_equal(kept.n_put, plain.eval.n_windows);
+    ((float *)kept.file.data)[0] += 1;
+    verify_run(&report, &three);
+    assert_true(report.eval.nll.at == plain.eval.nll.at);
+    assert_true(report.eval.nll_original.at != plain.eval.nll_original.at);
+    sw_report_free(&report);
+    three.window = VERIFY_WINDOW / 2; /* another cut: nothing of it is there */
+    verify_run(&report, &three);
+    assert_int_equal(kept.n_put, report.eval.n_windows);
+    assert_int_equal(kept.length, VERIFY_WINDOW / 2);
+    sw_report_free(&report);
+    sw_report_free(&plain);
+    sw_kept_states_close(&kept);
+}
+
 /* A batch that is not there, or of another width. */
 static void holes_are_found(void **state)
 {
@@ -168,6 +199,7 @@ int main(void)
 #define CASE(test) cmocka_unit_test_setup_teardown(test, open_scratch, close_scratch)
     const struct CMUnitTest tests[] = {
         CASE(reports_do_not_change), CASE(states_are_read), CASE(others_are_refused),
+        CASE(kept_states_are_read),
         CASE(holes_are_found),
     };
 

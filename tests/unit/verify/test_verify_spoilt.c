@@ -294,6 +294,7 @@ static sw_st_writer *write_again(const char *dir)
     }
     sw_st_writer_follow(w);
     if (rc == SW_OK) rc = sw_st_writer_begin(w, &err);
+    if (rc == SW_OK) sw_st_writer_read_back(w, NULL);
     for (int64_t i = 0; rc == SW_OK && i < sw_st_count(st); i++) {
         const sw_st_tensor *t = sw_st_at(st, i);
         rc = sw_st_writer_put(w, t->name, t->view.data, t->view.size_bytes, &err);

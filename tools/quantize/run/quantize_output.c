@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/gguf/gguf_model.h"
+#include "formats/io/digest_back.h"
 #include "formats/io/profile.h"
 #include "formats/num/pow2.h"
 #include "kernels/blas.h"
@@ -80,6 +81,15 @@ static sw_code take_up(job *j, sw_err *err)
     return rc;
 }
 
+/* Before anything is put. */
+static sw_code read_behind(job *j, sw_err *err)
+{
+    sw_code rc = sw_digest_back_new(&j->back, err);
+
+    if (rc == SW_OK) sw_ckpt_writer_read_back(j->writer, j->back);
+    return rc;
+}
+
 sw_code sw_quantize_output_open(sw_quantize_job *j, sw_err *err)
 {
     const sw_quant_options *quant = &j->settings.quant;
@@ -90,7 +100,9 @@ sw_code sw_quantize_output_open(sw_quantize_job *j, sw_err *err)
     if ((quant->algo->needs_statistics || quant->algo->transform) &&
         (rc = sw_blas_reserve(quant->n_threads, err)) != SW_OK)
         return rc;
-    if ((rc = open_writer(j, err)) != SW_OK || (rc = take_up(j, err)) != SW_OK) return rc;
+    if ((rc = open_writer(j, err)) != SW_OK || (rc = take_up(j, err)) != SW_OK ||
+        (rc = read_behind(j, err)) != SW_OK)
+        return rc;
     if (!j->settings.quant.algo->transform) sw_ckpt_writer_copy_ahead(j->writer);
     return sw_timeline_step(&j->timeline, err, "prepare");
 }
@@ -182,7 +194,8 @@ sw_code sw_quantize_output_read_back(sw_quantize_job *j, sw_err *err)
 {
     const sw_progress shown = sw_progress_kept(j->progress);
     sw_verify_options v = {.checkpoint_dir = j->o->out, .n_threads = (int)j->o->common.threads,
-                           .written = sw_ckpt_writer_tensors(j->writer), .progress = &shown};
+                           .written = sw_ckpt_writer_tensors(j->writer), .back = j->back,
+                           .progress = &shown};
     sw_report report = {0};
     sw_span span = sw_span_open("read back");
     sw_code rc = sw_verify_run(&report, &v, err);
