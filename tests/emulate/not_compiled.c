@@ -1,5 +1,5 @@
-/* not_compiled.c - formats of Hopper's matrix kernels that are not compiled for the processor, as it
- * takes long: launches of them fail. All is weak, as in not_emulated.c.
+/* not_compiled.c - formats of Hopper's matrix kernels that are not compiled for the processor, for
+ * that takes long: launches of them fail. All is weak, as in not_emulated.c.
  */
 #include "kernels/cuda/gemm/quantized_input/two_ctas/w8a8_two_ctas.h"
 #include "kernels/cuda/gemm/quantized_input/w8a8_args.h"
