@@ -22,11 +22,13 @@ typedef struct queue {
     uint32_t group; /* that is not committed */
 } queue;
 
-static queue queues[EMU_THREADS_MAX];
+static queue queues[EMU_BLOCKS_MAX][EMU_THREADS_MAX];
+
+static queue *mine(void) { return &queues[emu_block][emu_id]; }
 
 void emu_copy(void *to, const void *from, int n_bytes, int n_there)
 {
-    queue *q = &queues[emu_id];
+    queue *q = mine();
 
     if ((uintptr_t)to % (unsigned)n_bytes || (n_there && (uintptr_t)from % (unsigned)n_bytes))
         emu_fault("a copy of %d bytes from or to an address that is no multiple of it", n_bytes);
@@ -34,7 +36,7 @@ void emu_copy(void *to, const void *from, int n_bytes, int n_there)
     q->copies[q->n++] = (copy){to, from, q->group, n_bytes, n_there};
 }
 
-void emu_copy_commit(void) { queues[emu_id].group++; }
+void emu_copy_commit(void) { mine()->group++; }
 
 static void make_copy(const copy *c)
 {
@@ -46,7 +48,7 @@ static void make_copy(const copy *c)
 
 void emu_copy_wait(int n_left)
 {
-    queue *q = &queues[emu_id];
+    queue *q = mine();
     int n = 0;
 
     for (int i = 0; i < q->n; i++) {
@@ -58,7 +60,8 @@ void emu_copy_wait(int n_left)
     q->n = n;
 }
 
-void emu_copy_forget(void)
+void emu_copy_forget(int n_blocks)
 {
-    for (int id = 0; id < EMU_THREADS_MAX; id++) queues[id].n = 0;
+    for (int i = 0; i < n_blocks; i++)
+        for (int id = 0; id < EMU_THREADS_MAX; id++) queues[i][id].n = 0;
 }

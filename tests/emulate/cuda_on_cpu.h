@@ -3,7 +3,8 @@
  * Types, vectors and the conversions of 16- and 8-bit floats are CUDA's own, whose headers have
  * them for the host too. What only a device has is here, in the meaning that the CUDA C++
  * Programming Guide and the CUDA Math API give it; what it does to memory is in the C files beside.
- * As on a device of compute capability 8.0 __CUDA_ARCH__ is below 890; it is not defined.
+ * As on a device of compute capability 8.0 __CUDA_ARCH__ is below 890: it is not defined, but for
+ * kernels of Hopper, which are compiled with EMU_ARCH as 900.
  */
 #ifndef SW_TESTS_EMULATE_CUDA_ON_CPU_H
 #define SW_TESTS_EMULATE_CUDA_ON_CPU_H
@@ -24,12 +25,21 @@
 #undef __host__
 #undef __constant__
 #undef __launch_bounds__
+#undef __grid_constant__
 #define __global__
 #define __device__
 #define __host__
 #define __constant__
 #define __launch_bounds__(...)
+#define __grid_constant__
+#define __builtin_assume(what) ((void)0)
 #define __noinline__ __attribute__((noinline))
+#ifdef EMU_ARCH
+#define __CUDA_ARCH__ EMU_ARCH
+#define EMU_IS_HOPPER true
+#else
+#define EMU_IS_HOPPER false
+#endif
 
 
 /* ---- launches ---- */
@@ -38,13 +48,15 @@ extern "C" cudaError_t emu_launched(const emu_launch_args *l); /* kept for cudaG
 
 template <typename... P, typename... A>
 static cudaError_t emu_launch_with(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
-                                   A... args)
+                                   int cluster, A... args)
 {
     const auto call = [=]() { kernel(P(args)...); };
     emu_launch_args l = {};
 
     l.grid = {grid.x, grid.y, grid.z};
     l.block = {block.x, block.y, block.z};
+    l.cluster = cluster;
+    l.is_hopper = EMU_IS_HOPPER;
     l.shared_bytes = shared_bytes;
     l.call = [](const void *ctx) { (*(decltype(call) *)ctx)(); };
     l.ctx = &call;
@@ -59,18 +71,19 @@ static auto emu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t share
 {
     (void)stream;
     return [=](auto... args) {
-        (void)emu_launch_with(kernel, grid, block, shared_bytes, args...);
+        (void)emu_launch_with(kernel, grid, block, shared_bytes, 0, args...);
     };
 }
 
-/* On a device of compute capability 8.0 there are no clusters. */
+extern "C" int emu_cluster_of(const cudaLaunchConfig_t *c); /* blocks; -1: the device has none */
+
 template <typename... P, typename... A>
 static cudaError_t emu_launch_ex(const cudaLaunchConfig_t *c, void (*kernel)(P...), A... args)
 {
-    for (unsigned i = 0; i < c->numAttrs; i++)
-        if (c->attrs[i].id == cudaLaunchAttributeClusterDimension)
-            return cudaErrorInvalidConfiguration;
-    return emu_launch_with(kernel, c->gridDim, c->blockDim, c->dynamicSmemBytes, args...);
+    const int cluster = emu_cluster_of(c);
+
+    if (cluster < 0) return cudaErrorInvalidConfiguration;
+    return emu_launch_with(kernel, c->gridDim, c->blockDim, c->dynamicSmemBytes, cluster, args...);
 }
 #define cudaLaunchKernelEx emu_launch_ex
 
@@ -85,7 +98,7 @@ template <typename... P> static const void *emu_entry(void (*kernel)(P...))
 {
     emu_remember((const void *)kernel, [](const void *entry, void *const *args) {
         emu_call((void (*)(P...))(uintptr_t)entry, args, std::index_sequence_for<P...>());
-    });
+    }, EMU_IS_HOPPER);
     return (const void *)kernel;
 }
 
@@ -114,6 +127,7 @@ static inline size_t __cvta_generic_to_shared(const void *p) { return emu_shared
     do {                                                          \
         static emu_instruction *const emu_run_it = emu_find text; \
         const emu_operand emu_operands[] = {__VA_ARGS__{NULL, 0}}; \
+        emu_text = text;                                          \
         emu_run_it(emu_operands);                                 \
     } while (0)
 
@@ -144,6 +158,11 @@ static inline unsigned __umulhi(unsigned a, unsigned b) { return (uint64_t)a * b
 static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 {
     return (unsigned long long)((unsigned __int128)a * b >> 64);
+}
+
+static inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned by)
+{
+    return (unsigned)(((uint64_t)high << 32 | low) << (by & 31) >> 32);
 }
 
 static inline unsigned __brev(unsigned v)
@@ -227,6 +246,7 @@ template <typename T> static inline T __ldcg(const T *p) { return *p; }
 template <typename T> static inline T __ldcs(const T *p) { return *p; }
 template <typename T> static inline void __stcg(T *p, T v) { *p = v; }
 static inline void __threadfence(void) {}
+[[noreturn]] static inline void __trap(void) { emu_fault("__trap()"); }
 static inline void __threadfence_block(void) {}
 
 /* As one step: nobody else runs meanwhile. `emu_atomic` checks, and the access itself does not. */

@@ -12,7 +12,7 @@
 
 #define SW_CUDA_KERNEL(row, prefix, sm_min, sm_max, ops)                                      \
     EMU_WEAK const sw_cuda_tile prefix##_tiles[] = {{.name = row}};                           \
-    EMU_WEAK const int prefix##_n_tiles = 0;                                                  \
+    EMU_WEAK const int prefix##_n_tiles = 1;                                                  \
     EMU_WEAK bool prefix##_can_run(const sw_cuda_gemm *p, int tile)                           \
     {                                                                                         \
         (void)p, (void)tile;                                                                  \

@@ -259,6 +259,7 @@ static void movmatrix(const emu_operand *op)
 
 #define EMU_BF16(bits, i) ((double)from_bf16((uint32_t)((bits) >> 16 * (i) & 0xffff)))
 #define EMU_F16(bits, i) ((double)from_f16((uint32_t)((bits) >> 16 * (i) & 0xffff)))
+#define EMU_E4M3(bits, i) ((double)emu_e4m3((unsigned)((bits) >> 8 * (i) & 0xff)))
 #define EMU_S8(bits, i) ((int)(int8_t)((bits) >> 8 * (i)))
 
 static void mma_bf16_all(void *const lanes[EMU_WARP])
@@ -277,6 +278,17 @@ static void mma_s8_all(void *const lanes[EMU_WARP])
 {
     EMU_MMA_OPERANDS(int, 4, EMU_S8)
     EMU_MMA_PRODUCTS(int, int, 4)
+}
+
+static void mma_e4m3_all(void *const lanes[EMU_WARP])
+{
+    EMU_MMA_OPERANDS(double, 4, EMU_E4M3)
+    EMU_MMA_PRODUCTS(double, float, 4)
+}
+
+static void mma_e4m3(const emu_operand *op)
+{
+    emu_meet(~0u, "mma.e4m3", (void *)(uintptr_t)op, mma_e4m3_all, false);
 }
 
 static void mma_bf16(const emu_operand *op)
@@ -330,7 +342,10 @@ static const struct {
     {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", mma_bf16},
     {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", mma_f16},
     {"mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", mma_s8},
+    {"mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", mma_e4m3},
 };
+
+const char *emu_text;
 
 emu_instruction *emu_find(const char *text)
 {
@@ -340,5 +355,6 @@ emu_instruction *emu_find(const char *text)
         if (strcmp(rows[i].text, text) == 0 ||
             (n && strlen(rows[i].text) == n && strncmp(rows[i].text, text, n) == 0))
             return rows[i].run;
+    if (emu_find_hopper(text)) return emu_find_hopper(text);
     emu_fault("not emulated: %s", text);
 }

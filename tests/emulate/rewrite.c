@@ -197,8 +197,23 @@ static const char *dynamic_variable(text *out, const char *p)
 
 /* ---- instructions ---- */
 
+/* A string at p that says what an operand is, before it or as an argument of a macro that makes
+ * operands: "+f"(d[i]), SW_D16("+f", 0). Its macro in cuda_on_cpu.h, which a macro can be given
+ * too; NULL for other strings. */
+static const char *operand_kind(text *out, const char *p)
+{
+    const char *letter = p + 1 + strspn(p + 1, "=+&"), *next;
+
+    if (*p != '"' || !islower((unsigned char)*letter) || letter[1] != '"') return NULL;
+    next = past_blanks(letter + 2);
+    if (*next != '(' && *next != ',' && *next != ')') return NULL;
+    if (letter > p + 1) say(out, "EMU_OUT");
+    else say(out, "EMU_IN_%c", *letter);
+    return letter + 2;
+}
+
 /* The operands in [p, end), of which a '=' or '+' says that they are written. False for what is
- * a macro: no kernel that is emulated has these. */
+ * neither an operand nor a macro. */
 static bool put_operands(text *out, const char *p, const char *end)
 {
     for (const char *q; (p = past_blanks(p)) < end; p = q + 1) {
@@ -206,6 +221,15 @@ static bool put_operands(text *out, const char *p, const char *end)
 
         q = find_flat(p, end, ",", false);
         value = strchr(p, '(');
+        if (is_word(*p)) { /* a macro that makes several */
+            for (const char *kind; p < q;) {
+                kind = operand_kind(out, p);
+                if (kind) p = kind;
+                else say(out, "%c", *p++);
+            }
+            say(out, ", ");
+            continue;
+        }
         if (*p != '"' || !value || value > q) return false;
         letter = p + 1 + strspn(p + 1, "=+&");
         if (p[1] == '=' || p[1] == '+') say(out, "EMU_OUT(");
@@ -268,10 +292,13 @@ static const char *launch(text *out, const char *p)
 /* `(const void *)swk_name<...>` at p, or NULL. */
 static const char *entry(text *out, const char *p)
 {
-    static const char cast[] = "(const void *)swk_";
-    const char *name = p + sizeof cast - 1 - strlen("swk_"), *end = name;
+    static const char cast[] = "(const void *)";
+    const char *name = p + sizeof cast - 1, *end;
 
     if (strncmp(p, cast, sizeof cast - 1) != 0) return NULL;
+    while (isspace((unsigned char)*name) || (name[0] == '\\' && name[1] == '\n')) name++;
+    if (strncmp(name, "swk_", 4) != 0) return NULL;
+    end = name;
     while (is_word(*end)) end++;
     if (*end == '<') end = past_bracket(end, true);
     say(out, "emu_entry(%.*s)", (int)(end - name), name);
@@ -300,18 +327,49 @@ static const char *kernel(text *out, const char *p)
     return q + 1;
 }
 
-/* A line of the preprocessor with its continuations, of which only entries of tables change. */
+static const char *in_directive(text *out, const char *p);
+
+/* The statement at p in a macro: where instruction() has operands one by one there may be macros
+ * that make several. */
+static const char *instruction_of_macro(text *out, const char *p)
+{
+    const char *open, *end, *q;
+    int n_parts = 0;
+
+    if (!begins(p, "asm")) return NULL;
+    open = past_blanks(p + 3);
+    if (begins(open, "volatile")) open = past_blanks(open + strlen("volatile"));
+    if (*open != '(') return NULL;
+    end = past_bracket(open, false) - 1;
+    say(out, "EMU_PTX((");
+    for (p = open + 1; p < end; p = q) {
+        q = find_flat(p, end, ":", false);
+        while (p < q) p = in_directive(out, p);
+        if (q < end) q++;
+        say(out, n_parts++ ? ", " : "), ");
+    }
+    say(out, ")");
+    return end + 1;
+}
+
+static const char *in_directive(text *out, const char *p)
+{
+    const char *q = p[0] == '\\' && p[1] == '\n' ? p + 2 : p + 1, *other = entry(out, p);
+
+    if (!other) other = instruction_of_macro(out, p);
+    if (!other) other = operand_kind(out, p);
+    if (other) return other;
+    if (is_word(*p))
+        while (is_word(*q)) q++;
+    else if (*p == '"' || *p == '\'') q = past_quiet(p);
+    put(out, p, (size_t)(q - p));
+    return q;
+}
+
+/* A line of the preprocessor with its continuations. */
 static const char *directive(text *out, const char *p)
 {
-    while (*p && *p != '\n') {
-        const char *q = p[0] == '\\' && p[1] == '\n' ? p + 2 : p + 1, *other = entry(out, p);
-
-        if (other) p = other;
-        else {
-            put(out, p, (size_t)(q - p));
-            p = q;
-        }
-    }
+    while (*p && *p != '\n') p = in_directive(out, p);
     return p;
 }
 

@@ -49,13 +49,25 @@ static pthread_mutex_t pool_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     const void *kernel;
     emu_caller *call;
+    bool is_hopper;
 } entries[ENTRIES_MAX];
 static int n_entries;
 
 cudaError_t emu_launched(const emu_launch_args *l); /* of cuda_on_cpu.h */
+int emu_cluster_of(const cudaLaunchConfig_t *c);
 const char *__asan_default_options(void);
 /* What tests take from a pool lives until the device is closed, and with it the program. */
 const char *__asan_default_options(void) { return "detect_leaks=0"; }
+
+/* Compute capability: 8, or what SW_EMULATE_SM=90 says. */
+static int emu_major(void)
+{
+    const char *sm = getenv("SW_EMULATE_SM");
+
+    return sm && strcmp(sm, "90") == 0 ? 9 : 8;
+}
+
+size_t emu_shared_max(void) { return (size_t)(emu_major() >= 9 ? 227 : 163) << 10; }
 
 static cudaError_t done(cudaError_t e)
 {
@@ -97,12 +109,13 @@ void emu_enqueue(void (*run)(const void *ctx), const void *ctx, size_t ctx_bytes
     else run(ctx);
 }
 
-void emu_remember(const void *kernel, emu_caller *call)
+void emu_remember(const void *kernel, emu_caller *call, bool is_hopper)
 {
     for (int i = 0; i < n_entries; i++)
         if (entries[i].kernel == kernel) return;
     if (n_entries == ENTRIES_MAX) abort();
     entries[n_entries].kernel = kernel;
+    entries[n_entries].is_hopper = is_hopper;
     entries[n_entries++].call = call;
 }
 
@@ -119,6 +132,18 @@ static void call_entry(const void *ctx)
     c->call(c->kernel, c->args);
 }
 
+/* In x; only such are had. */
+int emu_cluster_of(const cudaLaunchConfig_t *c)
+{
+    for (unsigned i = 0; i < c->numAttrs; i++)
+        if (c->attrs[i].id == cudaLaunchAttributeClusterDimension)
+            return emu_major() >= 9 && c->attrs[i].val.clusterDim.y == 1 &&
+                           c->attrs[i].val.clusterDim.z == 1
+                       ? (int)c->attrs[i].val.clusterDim.x
+                       : -1;
+    return 0;
+}
+
 /* Arguments are read during the call, so such a launch cannot be captured. */
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *c, const void *kernel, void **args)
 {
@@ -128,10 +153,12 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *c, const void *kernel,
                          .shared_bytes = c->dynamicSmemBytes, .call = call_entry, .ctx = &entry};
 
     for (int i = 0; i < n_entries; i++)
-        if (entries[i].kernel == kernel) entry.call = entries[i].call;
-    for (unsigned i = 0; i < c->numAttrs; i++)
-        if (c->attrs[i].id == cudaLaunchAttributeClusterDimension)
-            return done(cudaErrorInvalidConfiguration);
+        if (entries[i].kernel == kernel) {
+            entry.call = entries[i].call;
+            l.is_hopper = entries[i].is_hopper;
+        }
+    l.cluster = emu_cluster_of(c);
+    if (l.cluster < 0) return done(cudaErrorInvalidConfiguration);
     if (!entry.call || capturing) return done(cudaErrorInvalidDeviceFunction);
     return done(emu_run(&l) ? cudaSuccess : cudaErrorInvalidConfiguration);
 }
@@ -139,7 +166,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *c, const void *kernel,
 cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute what, int value)
 {
     (void)kernel;
-    if (what == cudaFuncAttributeMaxDynamicSharedMemorySize && value > EMU_SHARED_MAX)
+    if (what == cudaFuncAttributeMaxDynamicSharedMemorySize && (size_t)value > emu_shared_max())
         return done(cudaErrorInvalidValue);
     return cudaSuccess;
 }
@@ -168,8 +195,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     memset(p, 0, sizeof *p);
     if (device) return done(cudaErrorInvalidDevice);
     (void)snprintf(p->name, sizeof p->name, "an emulated device");
-    p->major = 8;
-    p->multiProcessorCount = 4;
+    p->major = emu_major();
+    p->multiProcessorCount = EMU_MULTIPROCESSORS;
     p->l2CacheSize = 1 << 20;
     p->totalGlobalMem = DEVICE_BYTES;
     return cudaSuccess;
@@ -178,9 +205,9 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr what, int device)
 {
     (void)device;
-    *value = what == cudaDevAttrComputeCapabilityMajor           ? 8
-             : what == cudaDevAttrMultiProcessorCount            ? 4
-             : what == cudaDevAttrMaxSharedMemoryPerBlockOptin   ? EMU_SHARED_MAX
+    *value = what == cudaDevAttrComputeCapabilityMajor           ? emu_major()
+             : what == cudaDevAttrMultiProcessorCount            ? EMU_MULTIPROCESSORS
+             : what == cudaDevAttrMaxSharedMemoryPerBlockOptin   ? (int)emu_shared_max()
                                                                  : 0;
     return cudaSuccess;
 }

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "formats/model/model.h"
+#include "tests/gpu/support/emulated.h"
 #include "tests/gpu/support/fused_case.h"
 #include "tests/support/toys/open_model.h"
 #include "tests/support/toys/random.h"
@@ -227,8 +228,10 @@ static void test_blocks(void **state)
 {
     (void)state;
     if (sw_device_about(gpu)->arch != 90) skip();
-    for (size_t i = 0; i < sizeof chained / sizeof *chained; i++) check_chain(&chained[i], false);
-    check_chain(&chained[1], true);
+    for (size_t i = 0; i < (DEVICE_IS_EMULATED ? 1 : sizeof chained / sizeof *chained); i++)
+        check_chain(&chained[i], false);
+    if (DEVICE_IS_EMULATED) print_message("int8 alone on an emulated device\n");
+    else check_chain(&chained[1], true);
 }
 
 /* One argument: the tests whose name it matches (* and ? as in a shell). */

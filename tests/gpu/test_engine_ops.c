@@ -261,11 +261,12 @@ static void test_prefill_here(void **state)
     const int sm = sw_device_about(gpu)->arch;
 
     (void)state;
-    if (DEVICE_IS_EMULATED) {
-        print_message("not emulated: attention by warpgroups\n");
+    if (DEVICE_IS_EMULATED && sm < 90) {
+        print_message("no attention by warpgroups on an emulated device of 8.0\n");
         skip();
     }
     for (size_t i = 0; i < sizeof prefills / sizeof *prefills; i++) {
+        if (is_left_out(&prefills[i])) continue;
         check_attention(&prefills[i], (attn_form){.is_e4m3 = true, .n_sms = 132, .sm = sm});
         check_attention(&prefills[i], (attn_form){.n_sms = 132, .sm = sm});
         check_attention(&prefills[i], (attn_form){.n_sms = 5, .sm = sm});

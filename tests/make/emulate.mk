@@ -4,17 +4,28 @@
 EMU := $(BUILD)/emulate
 
 ifeq ($(and $(WITH_CUDA),$(filter x86_64%,$(MACHINE))),)
-.PHONY: emulate emulate-all
-emulate emulate-all:
+.PHONY: emulate emulate-all emulate-hopper
+emulate emulate-all emulate-hopper:
 	@echo "skipped: $(if $(NVCC),not for $(MACHINE) in a $(CONFIG) build,no nvcc found)"
 else
-# What CI compiles, and what takes longer. Kernels of Hopper are not in either.
+# What CI compiles, what takes longer, and Hopper's, of whose matrix kernels each has one row compiled.
 EMU_HEAVY := $(addprefix kernels/cuda/,ops/mixers/gated_delta.cu ops/mixers/ssd.cu decode/engine_one.cu)
 EMU_MMA   := kernels/cuda/gemm/any_device/mma.cu $(filter $(BUILD)/gen/kernels/cuda/gemm/any_device/%,$(CUDA_GEN))
 EMU_LIGHT := $(filter-out $(EMU_HEAVY),$(filter kernels/cuda/ops/% kernels/cuda/solver/%,$(CUDA_SRC))) \
              $(addprefix kernels/cuda/gemm/,quantize.cu gemm.cu marlin_tiles.cu) tests/gpu/support/gpu_ref.cu
 EMU_TESTS := test_engine_ops test_solver
 EMU_MORE  := test_engine_mixers test_streams
+
+EMU_GEMM  := $(addprefix kernels/cuda/gemm/,tensor_map.cu $(addprefix weight_only/,weight_only_run.cu w4a16.cu w8a16.cu \
+             persistent/w4a16_persistent.cu) $(addprefix quantized_input/,split_k/w8a8_split_k.cu two_ctas/w8a8_two_ctas.cu \
+             persistent/w8a8_persistent.cu))
+EMU_GEMM_GEN := $(addprefix $(BUILD)/gen/kernels/cuda/gemm/,$(addprefix weight_only/,w4a16_bf16.cu persistent/w4a16_persistent_bf16.cu) \
+             $(foreach kind,int8 int4_e4m3,$(addsuffix _$(kind).cu,$(addprefix quantized_input/,split_k/w8a8_split_k \
+             two_ctas/w8a8_two_ctas persistent/w8a8_persistent))))
+EMU_REST  := $(addprefix kernels/cuda/,attention/attention_wgmma.cu $(addprefix experts/,routed_few.cu routed_many.cu routed_run.cu \
+             routed_sort.cu) decode/decode_chain.cu)
+EMU_REST_GEN := $(foreach kind,int8 e4m3 int4_e4m3,$(BUILD)/gen/kernels/cuda/experts/routed_bytes_$(kind).cu)
+EMU_HOPPER := test_gemm test_engine_ops test_routed test_chain
 
 EMU_SRC   := $(EMU)/src
 EMU_FROM  := $(shell find kernels/cuda tests/gpu/support -name '*.cu' -o -name '*.cuh')
@@ -23,7 +34,7 @@ EMU_FIND  := address,alignment,bounds,shift,signed-integer-overflow,integer-divi
 EMU_FLAGS := -std=c++17 -O1 -g1 -I$(EMU_SRC) -I. -isystem $(CUDA_HOME)/include -include tests/emulate/cuda_on_cpu.h \
              -DSW_CHECKED -ffp-contract=off -fno-math-errno -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-strict-aliasing \
              -fsanitize=$(EMU_FIND) -fno-sanitize-recover=all --param asan-instrumentation-with-call-threshold=0 \
-             -Wno-unknown-pragmas
+             -Wno-unknown-pragmas -Wno-psabi
 EMU_CXX   := $(if $(findstring ccache,$(CC)),ccache )g++
 EMU_OBJ   := $(patsubst tests/emulate/%.c,$(BUILD)/tests/emulate/%.o,$(filter-out %/rewrite.c,$(wildcard tests/emulate/*.c)))
 # The kernels' loads and stores are shown to shared.c; libraries are looked for in the program.
@@ -59,17 +70,37 @@ $(EMU)/host.a: $(filter-out %/forward.o,$(LIB_OBJ)) $(CUDA_C:%.c=$(BUILD)/%.o) $
 
 $(EMU_OBJ): ISA_FLAGS := -isystem $(CUDA_HOME)/include
 
-$(addprefix $(EMU)/,$(EMU_MORE)): $(EMU_HEAVY_OBJ)
-$(addprefix $(EMU)/,$(EMU_TESTS) $(EMU_MORE)): $(EMU)/%: tests/gpu/%.c $(EMU_OBJ) $(EMU_LIGHT_OBJ) $(EMU)/host.a
+define EMU_LINK
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  TEST emulated $<")
 	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_OPT_$(CONFIG)) -DSW_CHECKED -DSW_EMULATED -isystem $(CUDA_HOME)/include -Wno-conversion \
 	  -Wno-missing-prototypes -MMD -MP -fsanitize=address,undefined $(EMU_WRAP) $< $(filter %.o %.a,$^) \
 	  $(LDFLAGS) $(UNIT_LIBS) -lstdc++ -o $@
+endef
+$(addprefix $(EMU)/,$(EMU_MORE)): $(EMU_HEAVY_OBJ)
+$(addprefix $(EMU)/,$(EMU_TESTS) $(EMU_MORE)): $(EMU)/%: tests/gpu/%.c $(EMU_OBJ) $(EMU_LIGHT_OBJ) $(EMU)/host.a
+	$(EMU_LINK)
 
-.PHONY: emulate emulate-all
+# With Hopper's kernels: programs of their own, for tests that other kernels have too.
+EMU_HOP_OBJ := $(EMU_GEMM:%=$(EMU)/%.o) $(EMU_GEMM_GEN:%=$(EMU)/%.o) $(EMU_REST:%=$(EMU)/%.o) $(EMU_REST_GEN:%=$(EMU)/%.o)
+$(EMU_HOP_OBJ): EMU_FLAGS += -DEMU_ARCH=900
+$(EMU_GEMM:%=$(EMU)/%.o) $(EMU_GEMM_GEN:%=$(EMU)/%.o): EMU_FLAGS += -DSW_CUDA_QUICK
+$(EMU)/hopper/test_chain: $(EMU)/kernels/cuda/decode/engine_one.cu.o
+$(addprefix $(EMU)/hopper/,$(EMU_HOPPER)): $(EMU)/hopper/%: tests/gpu/%.c $(EMU_OBJ) $(EMU_LIGHT_OBJ) $(EMU_HOP_OBJ) $(EMU)/host.a
+	$(EMU_LINK)
+
+.PHONY: emulate emulate-all emulate-hopper
 emulate: $(addprefix $(EMU)/,$(EMU_TESTS)) ## CUDA kernels on the processor under ASan, UBSan and a check of races: those that are quick
 	$(Q)BUILD=$(BUILD) sh tests/run.sh $^
 emulate-all: $(addprefix $(EMU)/,$(EMU_TESTS) $(EMU_MORE)) ## all that are emulated, minutes
 	$(Q)BUILD=$(BUILD) sh tests/run.sh $^
+# Of test_gemm each row's rings that turn over; what else these programs have takes hours here.
+EMU_ROWS  := w4a16_split_k w8a16_split_k w8a8_split_k w8a8_two_ctas w8a8_persistent w4a16_persistent
+emulate-hopper: $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)) ## kernels of Hopper on the processor, minutes
+	$(Q)for row in $(EMU_ROWS); do \
+	  SW_EMULATE_SM=90 SW_GEMM_KERNEL=$$row $(EMU)/hopper/test_gemm ring_turns || exit 1; done
+	$(Q)SW_EMULATE_SM=90 SW_GEMM_KERNEL=w4a16_split_k $(EMU)/hopper/test_gemm each_kernel_once
+	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_ops test_prefill_here
+	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_routed odd_shapes
+	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_chain
 endif
