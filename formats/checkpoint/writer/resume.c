@@ -195,9 +195,11 @@ static sw_code send(sw_resume *resume, const sw_st_writer *st, cJSON *line, sw_e
     sw_code rc;
 
     (void)pthread_mutex_lock(&l->mutex);
-    l->journal = &resume->journal;
-    l->st = st;
-    if (!l->has_thread) l->has_thread = pthread_create(&l->thread, NULL, work, l) == 0;
+    if (!l->has_thread) { /* which reads these without the mutex: they are the same for all lines */
+        l->journal = &resume->journal;
+        l->st = st;
+        l->has_thread = pthread_create(&l->thread, NULL, work, l) == 0;
+    }
     rc = l->failed.code;
     if (rc != SW_OK) *err = l->failed;
     else if (!l->has_thread) rc = SW_FAIL(err, SW_E_NOMEM, "no thread for the journal");
