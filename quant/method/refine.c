@@ -243,37 +243,37 @@ sw_code sw_refine(sw_slab *slab, const sw_factor *factor, const sw_qspec *spec, 
     return SW_OK;
 }
 
-static double sum_rows(const double *rows)
+static void row_powers(double *rows, const sw_slab *slab, const sw_factor *factor,
+                       refine_work *w)
 {
-    double sum = 0;
+    multiply_h(w->slope, factor, slab->target);
+    dot_rows(rows, slab->target, w->slope, slab->k);
+}
 
-    for (int r = 0; r < ROWS; r++) sum += rows[r];
-    return sum;
+typedef void row_figures_fn(double *rows, const sw_slab *slab, const sw_factor *factor,
+                            refine_work *w);
+
+static sw_code sum_rows(double *sum, row_figures_fn *figures_of, const sw_slab *slab,
+                        const sw_factor *factor, sw_err *err)
+{
+    double rows[ROWS];
+    refine_work w;
+    sw_code rc = work_new(&w, slab->k, 0, 0, err);
+
+    if (rc != SW_OK) return rc;
+    figures_of(rows, slab, factor, &w);
+    *sum = 0;
+    for (int r = 0; r < ROWS; r++) *sum += rows[r];
+    sw_mem_put(w.bytes);
+    return SW_OK;
 }
 
 sw_code sw_refine_loss(const sw_slab *slab, const sw_factor *factor, double *loss, sw_err *err)
 {
-    double rows[ROWS];
-    refine_work w;
-    sw_code rc = work_new(&w, slab->k, 0, 0, err);
-
-    if (rc != SW_OK) return rc;
-    row_losses(rows, slab, factor, &w);
-    *loss = sum_rows(rows);
-    sw_mem_put(w.bytes);
-    return SW_OK;
+    return sum_rows(loss, row_losses, slab, factor, err);
 }
 
 sw_code sw_refine_power(const sw_slab *slab, const sw_factor *factor, double *power, sw_err *err)
 {
-    double rows[ROWS];
-    refine_work w;
-    sw_code rc = work_new(&w, slab->k, 0, 0, err);
-
-    if (rc != SW_OK) return rc;
-    multiply_h(w.slope, factor, slab->target);
-    dot_rows(rows, slab->target, w.slope, slab->k);
-    *power = sum_rows(rows);
-    sw_mem_put(w.bytes);
-    return SW_OK;
+    return sum_rows(power, row_powers, slab, factor, err);
 }

@@ -85,6 +85,17 @@ static void tensors_survive_faults(void **state)
     }
 }
 
+/* With a text of two windows to judge it by. */
+static void open_text_case(fault_case *f, const char *format)
+{
+    open_case(f, format);
+    f->options.text_paths = &text;
+    f->options.n_texts = 1;
+    f->options.window = 8;
+    f->options.max_windows = 2;
+    f->options.bootstrap.n_samples = 20;
+}
+
 static void evaluation_survives_faults(void **state)
 {
     fault_case f;
@@ -93,12 +104,7 @@ static void evaluation_survives_faults(void **state)
                        .max_runs = 150};
 
     (void)state;
-    open_case(&f, "compressed-tensors");
-    f.options.text_paths = &text;
-    f.options.n_texts = 1;
-    f.options.window = 8;
-    f.options.max_windows = 2;
-    f.options.bootstrap.n_samples = 20;
+    open_text_case(&f, "compressed-tensors");
     fault_run(&plan);
     scratch_close(&f.s);
 }
@@ -181,12 +187,7 @@ static void a_failing_rank_0_leaves_nobody_waiting(void **state)
                        .after_failure = expect_others_know, .ctx = &f, .max_runs = 100};
 
     (void)state;
-    open_case(&f, "swage");
-    f.options.text_paths = &text;
-    f.options.n_texts = 1;
-    f.options.window = 8;
-    f.options.max_windows = 2;
-    f.options.bootstrap.n_samples = 20;
+    open_text_case(&f, "swage");
     f.ranks = (sw_judge_ranks){.self = &f, .size = 2, .meet = meet, .broadcast = broadcast,
                                .receive = receive, .check_same = check_same};
     f.options.ranks = &f.ranks;
