@@ -27,8 +27,21 @@ line '1 passed, 0 failed, 0 not done, 1 skipped'
 on_card 77 tests test_skip
 fake test_bad 'echo "[       OK ] one"; echo "[  ERROR   ] --- 1 != 2"; echo "[  FAILED  ] two"; exit 1'
 fake test_crash 'echo "[ RUN      ] deep"; kill -SEGV $$'
-fake test_hang 'echo "[       OK ] one"; sleep 60'
-on_card 1 tests -j 4 -t 2
+fake test_hang 'echo "[       OK ] one"; echo $$ >"'"$T"'/hangs"; exec sleep 60'
+# a limit that what hangs meets as soon as it hangs, and nothing else however busy the machine is
+mkdir "$T/bin"
+cat >"$T/bin/timeout" <<FAKE
+#!/bin/bash
+shift 3
+"\$@" &
+case \$* in
+    *test_hang*) until [ -s "$T/hangs" ]; do sleep 0.01; done
+        kill \$! "\$(cat "$T/hangs")"; wait \$!; exit 124 ;;
+esac
+wait \$!
+FAKE
+chmod +x "$T/bin/timeout"
+PATH=$T/bin:$PATH on_card 1 tests -j 4 -t 2
 line '  test test_bad: FAILED, exit 1, 1 ok, [0-9]+ s'
 line '      \[  ERROR   \] --- 1 != 2'
 line '  test test_crash: FAILED, exit 139, 0 ok, [0-9]+ s'

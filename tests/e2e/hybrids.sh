@@ -3,7 +3,7 @@
 # and is named to loaders, layers without attention get no scales of a cache, and what cannot be done
 # is refused before any work.
 . "$(dirname "$0")/lib.bash"
-make -s "${BUILD:-build/release}/tests/tools/judge_corpus" >/dev/null || exit 1
+made_by_one -s "${BUILD:-build/release}/tests/tools/judge_corpus" >/dev/null || exit 1
 CORPUS=$PWD/${BUILD:-build/release}/tests/tools/judge_corpus
 use_recipes
 toy_tokens 1536 >"$T/calib.u16"

@@ -4,7 +4,7 @@
 # that `make uninstall` takes it all away.
 . "$(dirname "$0")/lib.bash"
 [ "${BUILD:-build/release}" = build/release ] || { echo 'only the release build is installed'; exit 77; }
-make install PREFIX="$T/usr" >"$T/log" 2>&1 || fail "make install: $(tail -n 3 "$T/log")"
+made_by_one install PREFIX="$T/usr" >"$T/log" 2>&1 || fail "make install: $(tail -n 3 "$T/log")"
 expect 0 '' env -C "$T" usr/bin/swage --version
 cat >"$T/user.c" <<'END'
 #include <stdio.h>
@@ -77,7 +77,7 @@ fi
 
 # a header or a page of an older version does not stay, and uninstalling leaves no file
 touch "$T/usr/include/swage/formats/old.h" "$share/man/man1/swage-old.1"
-make install PREFIX="$T/usr" >"$T/log" 2>&1 || fail "make install again: $(tail -n 3 "$T/log")"
+made_by_one install PREFIX="$T/usr" >"$T/log" 2>&1 || fail "make install again: $(tail -n 3 "$T/log")"
 [ ! -e "$T/usr/include/swage/formats/old.h" ] || fail 'an old header stays'
 [ ! -e "$share/man/man1/swage-old.1" ] || fail 'an old page stays'
 make uninstall PREFIX="$T/usr" >"$T/log" 2>&1 || fail "make uninstall: $(tail -n 3 "$T/log")"

@@ -10,6 +10,10 @@ trap 'rm -rf "$T"' EXIT
 failures=0
 # Each line on stderr counts, so nothing but errors may be there.
 unset SWAGE_EXEC
+# Nor does what a user has set decide: the order of names, the point in numbers, colours, threads that nproc counts.
+export LC_ALL=C
+unset NO_COLOR CLICOLOR_FORCE COLUMNS CDPATH OMP_NUM_THREADS OMP_THREAD_LIMIT HF_HUB_CACHE HF_HOME
+umask 022
 HOLD_SOURCE=$PWD/tests/e2e/hold.c
 
 fail() {
@@ -50,9 +54,13 @@ model() {
     chmod -R u+w "$T/$1"
 }
 
+# Programs that several scripts make, which run side by side: one of them at a time, or one would find half of a
+# program that another is linking. made_by_one TARGET...
+made_by_one() { (flock 9 && make "$@") 9>>build/.e2e-lock; }
+
 # $EXPAND makes a model directory of a recipe, and the recipes are in $RECIPES. Without sources it is there.
 use_recipes() {
-    [ ! -f Makefile ] || make -s "${BUILD:-build/release}/tests/tools/expand_recipe" >/dev/null || exit 1
+    [ ! -f Makefile ] || made_by_one -s "$BUILD/tests/tools/expand_recipe" >/dev/null || exit 1
     EXPAND=$PWD/${BUILD:-build/release}/tests/tools/expand_recipe
     RECIPES=$PWD/tests/golden/recipes
 }

@@ -3,7 +3,7 @@
 # nothing else, the header is C and C++, and the example programs do what they say.
 . "$(dirname "$0")/lib.bash"
 [ "${BUILD:-build/release}" = build/release ] || { echo 'only the release build has a shared library'; exit 77; }
-make shared examples >"$T/log" 2>&1 || fail "make shared examples: $(tail -n 3 "$T/log")"
+made_by_one shared examples >"$T/log" 2>&1 || fail "make shared examples: $(tail -n 3 "$T/log")"
 so=$BUILD/libswage.so.0
 E=$BUILD/tests/examples
 

@@ -8,7 +8,7 @@ command -v mpirun >/dev/null || { echo 'skipped: there is no mpirun; make deps-m
 mpirun --version | grep -q 'Open MPI' || { echo 'skipped: this mpirun is not of Open MPI'; exit 77; }
 export SWAGE_MPI_LIBRARY=$LIBRARY OMP_NUM_THREADS=1
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-make -s "${BUILD:-build/release}/tests/tools/team_ranks" >/dev/null || exit 1
+made_by_one -s "${BUILD:-build/release}/tests/tools/team_ranks" >/dev/null || exit 1
 TALK=$PWD/${BUILD:-build/release}/tests/tools/team_ranks
 
 ranks() {

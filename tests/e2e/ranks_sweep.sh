@@ -66,26 +66,20 @@ done
 same "$T/wrong.1" "$T/wrong.3"
 
 # --- a rank dies while checkpoints are measured, before the first is and after; then the same command
-killed_at() { # FILE SECONDS_AFTER
-    local first child='' have
+killed_at() { # CALL NAME: when rank 0 has made this call, see hold
     rm -rf "$T/dir"
-    "${SWEEP[@]}" --ranks 3 >/dev/null 2>"$T/stderr" &
-    first=$!
-    until { [ -n "$child" ] && [ -e "$1" ]; } || ! kill -0 $first 2>/dev/null; do
-        child=$(children_of $first | tail -n 1)
-    done
-    sleep "$2"
-    kill -KILL "$child" 2>/dev/null
-    wait $first
-    have=$?
-    [ $have -eq 0 ] || died $have sweep # else it was faster
+    hold "$1" "$2" 1 "${SWEEP[@]}" --ranks 3 >/dev/null 2>"$T/stderr"
+    kill -KILL "$(children_of $pid | tail -n 1)" || fail 'there is no rank to kill'
+    kill -CONT $pid
+    wait $pid
+    died $? sweep
     if grep -q 'without a word' "$T/dir/sweep.json" 2>/dev/null; then fail "a checkpoint is blamed"; fi
     expect 0 '' "${SWEEP[@]}" --ranks 2
     without_times resumed
     same "$T/swept.1" "$T/resumed"
 }
-killed_at "$T/dir/W4A16-swage" 0.02
-for after_s in 0 0.03 0.06; do killed_at "$T/dir/W8A16-swage.verify.json" $after_s; done
+killed_at rename /W4A16-swage
+killed_at rename /W8A16-swage.verify.json
 
 # --- the choice and its gate, by ranks
 cp -r "$T/swept.1" "$T/dir"

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.bash"
 [ "${BUILD:-build/release}" = build/release ] || { echo 'only the release build has a list'; exit 77; }
 CHECK=$BUILD/tests/tools/check_spdx
-make "$CHECK" sbom >"$T/log" 2>&1 || fail "make sbom: $(tail -n 3 "$T/log")"
+made_by_one "$CHECK" sbom >"$T/log" 2>&1 || fail "make sbom: $(tail -n 3 "$T/log")"
 sbom=$BUILD/swage.spdx.json
 libraries=$(ldd "$SWAGE" | awk '$2 == "=>" {print $1}')
 [ "$(wc -w <<<"$libraries")" -ge 8 ] || fail "libraries: $libraries"
