@@ -351,6 +351,8 @@ static void a_disk_too_small_is_found_before_the_work(void **state)
     ckpt_case c;
 
     (void)state;
+    /* its address space has no room for a view of the file, and that is found first */
+    if (strcmp(SW_CONFIG, "tsan") == 0) skip();
     scratch_open(&s);
     ckpt_source(&s, "llama");
     /* a side file with a hole: it takes no room here, but a copy would */
