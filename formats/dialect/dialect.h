@@ -52,6 +52,8 @@ typedef struct sw_qconfig {
     const sw_qrule *rules;     /* none: one scheme for all. Writing takes exact rules alone, one
                                   for every quantized linear */
     int64_t n_rules;
+    bool decodes_rest;         /* for writing: what a quantized source has in codes, and no claim
+                                  takes, becomes floats; false: only if the target is dense */
     bool has_no_default;       /* a linear that no rule names is not quantized; spec is unused */
 } sw_qconfig;
 

@@ -154,7 +154,7 @@ sw_qconfig sw_quantize_job_config(const sw_quantize_job *j)
 {
     return (sw_qconfig){.spec = j->settings.quant.spec, .ignore = j->selection.ignored,
                         .n_ignore = j->selection.n_ignored, .damp = j->settings.quant.damp,
-                        .has_kv_scales = j->settings.quant.has_kv_scales};
+                        .has_kv_scales = j->settings.quant.has_kv_scales, .decodes_rest = true};
 }
 
 /* All files of the output, at most, with the selection as it is now. */

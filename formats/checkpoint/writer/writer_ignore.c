@@ -84,8 +84,10 @@ static sw_code add_left(ignore_list *list, sw_ckpt_writer *w, sw_err *err)
         const sw_st_tensor *t = sw_st_at(w->source->st, i);
         char path[256];
 
-        if (w->claim_of[i] < 0 &&
-            sw_model_matrix_path(path, &w->source->model, t->name, t->view.n_dims))
+        if (w->claim_of[i] == SW_DECODED)
+            rc = add(list, w, sw_writer_rest_at(w, i)->path, err);
+        else if (w->claim_of[i] < 0 &&
+                 sw_model_matrix_path(path, &w->source->model, t->name, t->view.n_dims))
             rc = add(list, w, path, err);
     }
     return rc;
