@@ -45,6 +45,9 @@ typedef struct sw_qconfig {
     const char *const *extra_heads; /* modules ("mtp") that predict further tokens, left as a
                                   whole. For writing: of what is read, ignore has all entries */
     int64_t n_extra_heads;
+    const char *const *whole_experts; /* modules ("...mlp.experts") none of whose experts is
+                                  quantized: engines ask for them as one. For writing */
+    int64_t n_whole_experts;
     bool has_head;             /* the head is quantized as well. For writing; what is stored decides
                                   when reading */
     bool has_kv_scales;        /* every layer has k_scale and v_scale, for a cache in e4m3 */

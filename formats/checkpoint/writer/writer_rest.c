@@ -50,7 +50,7 @@ sw_dtype sw_writer_rest_dtype(const sw_ckpt_writer *w)
     return w->dialect->is_dense ? w->dialect->scale_dtype(own) : own;
 }
 
-/* Is a tensor the codes of a linear, or of a layer's experts? Then `path` names what they are of. */
+/* Is a tensor the codes of a linear, or of a layer's experts? `path` then names their module. */
 static bool holds_codes(char path[SW_PART_NAME_BYTES], const sw_checkpoint *source,
                         const char *name)
 {
