@@ -17,8 +17,15 @@ expect 0 '' quantize "$T/fp8" -o "$T/left" --scheme W4A16 --group-size 32 --igno
 grep -q "\"$Q\"" "$T/left/config.json" || fail 'engines are not told'
 grep -q '"left_by_pattern": *4' "$T/left/manifest.json" || fail 'not counted'
 expect 0 '' "$SWAGE" verify --quiet "$T/left" --against "$T/fp8"
-"$SWAGE" quantize --method rtn "$T/fp8" -o "$T/said" --group-size 32 --ignore layers.0 >"$T/out" 2>&1
+"$SWAGE" quantize --method rtn "$T/fp8" -o "$T/said" --group-size 32 --ignore layers.0 \
+    --format compressed-tensors >"$T/out" 2>&1
 grep -q '7 linears that the source has in codes stay floats' "$T/out" || fail 'it is not said'
+
+# --- what plan foresees of it is what comes: of codes, of what is left, and of tensors in all
+expect 0 '' "$SWAGE" plan --quiet "$T/fp8" --group-size 32 --format compressed-tensors --ignore layers.0
+cp "$T/stdout" "$T/plan"
+grep -q '^copied      14 tensors, 460 kB' "$T/plan" || fail "$(grep ^copied "$T/plan")"
+[ "$(grep ^tensors "$T/plan")" = "$(grep ^tensors "$T/out")" ] || fail "$(grep -h ^tensors "$T/plan" "$T/out")"
 
 # --- a further layer in fp8, as DeepSeek and GLM publish the one that predicts further tokens
 cp -r "$T/fp8" "$T/mtp"
