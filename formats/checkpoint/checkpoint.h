@@ -99,6 +99,9 @@ sw_code sw_ckpt_writer_new_kept(sw_ckpt_writer **out, const sw_checkpoint *sourc
 sw_code sw_ckpt_foresee(uint64_t *out, const sw_checkpoint *source, const sw_dialect *dialect,
                         const sw_qconfig *qconfig, const sw_ckpt_linear *linears,
                         int64_t n_linears, uint64_t shard_bytes, sw_err *err) SW_MUST_USE;
+/* How many linears the source has in codes that the output has as floats, since no claim takes
+ * them; the path of the first, or NULL. */
+int64_t sw_ckpt_writer_n_decoded(const char **first, const sw_ckpt_writer *w);
 /* Number of decoder blocks that are finished already, counted from the first. */
 int64_t sw_ckpt_writer_n_done(const sw_ckpt_writer *w);
 /* The object that end_block was given for a finished block, with "tensors" added; borrowed. */

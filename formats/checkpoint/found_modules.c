@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "formats/base/size.h"
-#include "formats/model/unknown/found.h"
 
 #define NAME_BYTES 512
 #define CANDIDATES_MAX 256
@@ -139,8 +138,8 @@ static bool is_like_another(sw_coded_module *out, const puzzle *z, const sw_code
     return false;
 }
 
-static sw_code solve(sw_coded_module *out, const sw_checkpoint *ckpt,
-                     const sw_coded_module *earlier, int64_t n, sw_err *err)
+sw_code sw_checkpoint_coded_shape(sw_coded_module *out, const sw_checkpoint *ckpt,
+                                  const sw_coded_module *earlier, int64_t n, sw_err *err)
 {
     puzzle z = {.ckpt = ckpt, .path = out->path};
     sw_part parts[SW_DIALECT_TENSORS_MAX];
@@ -190,7 +189,7 @@ static sw_code gather(sw_coded_module **out, int64_t *n_out, sw_checkpoint *ckpt
         if (!coded_path(path, ckpt, sw_st_at(ckpt->st, i)->name)) continue;
         if ((rc = sw_arena_text(&kept, &ckpt->arena, path, strlen(path), err)) != SW_OK) return rc;
         list[n] = (sw_coded_module){.path = kept};
-        rc = solve(&list[n], ckpt, list, n, err);
+        rc = sw_checkpoint_coded_shape(&list[n], ckpt, list, n, err);
         n++;
     }
     *out = list;

@@ -363,15 +363,24 @@ bool sw_config_append(cJSON *array, const char *text)
     return false;
 }
 
-const char *sw_config_extra_head(const sw_qconfig *config, const char *path)
+static const char *find_above(const char *const *modules, int64_t n_modules, const char *path)
 {
-    for (int64_t i = 0; i < config->n_extra_heads; i++) {
-        const char *head = config->extra_heads[i];
-        const size_t n = strlen(head);
+    for (int64_t i = 0; i < n_modules; i++) {
+        const size_t n = strlen(modules[i]);
 
-        if (!strncmp(path, head, n) && path[n] == '.') return head;
+        if (!strncmp(path, modules[i], n) && (path[n] == '.' || !path[n])) return modules[i];
     }
     return NULL;
+}
+
+const char *sw_config_extra_head(const sw_qconfig *config, const char *path)
+{
+    return find_above(config->extra_heads, config->n_extra_heads, path);
+}
+
+const char *sw_config_whole_experts(const sw_qconfig *config, const char *path)
+{
+    return find_above(config->whole_experts, config->n_whole_experts, path);
 }
 
 void sw_config_below_regex(char out[SW_BELOW_BYTES], const char *module)
@@ -409,11 +418,16 @@ bool sw_config_add_ignored(cJSON *object, const char *key, const sw_qconfig *con
     with_head = with_head && !config->has_head;
     for (int64_t i = 0; ok && i < config->n_ignore; i++) {
         with_head = with_head && strcmp(config->ignore[i], "lm_head") != 0;
-        if (below == SW_BELOW_PATHS || !sw_config_extra_head(config, config->ignore[i]))
+        if (below == SW_BELOW_PATHS || (!sw_config_extra_head(config, config->ignore[i]) &&
+                                        !(below == SW_BELOW_REGEX &&
+                                          sw_config_whole_experts(config, config->ignore[i]))))
             ok = sw_config_append(list, config->ignore[i]);
     }
     for (int64_t i = 0; ok && i < config->n_extra_heads; i++)
         ok = append_below(list, config->extra_heads[i], below);
+    for (int64_t i = 0; ok && below == SW_BELOW_REGEX && i < config->n_whole_experts; i++)
+        if (!sw_config_extra_head(config, config->whole_experts[i]))
+            ok = append_below(list, config->whole_experts[i], below);
     return ok && (!with_head || sw_config_append(list, "lm_head"));
 }
 

@@ -45,6 +45,9 @@ typedef struct sw_qconfig {
     const char *const *extra_heads; /* modules ("mtp") that predict further tokens, left as a
                                   whole. For writing: of what is read, ignore has all entries */
     int64_t n_extra_heads;
+    const char *const *whole_experts; /* modules ("...mlp.experts") none of whose experts is
+                                  quantized: engines ask for them as one. For writing */
+    int64_t n_whole_experts;
     bool has_head;             /* the head is quantized as well. For writing; what is stored decides
                                   when reading */
     bool has_kv_scales;        /* every layer has k_scale and v_scale, for a cache in e4m3 */
@@ -52,6 +55,8 @@ typedef struct sw_qconfig {
     const sw_qrule *rules;     /* none: one scheme for all. Writing takes exact rules alone, one
                                   for every quantized linear */
     int64_t n_rules;
+    bool decodes_rest;         /* for writing: what a quantized source has in codes, and no claim
+                                  takes, becomes floats; false: only if the target is dense */
     bool has_no_default;       /* a linear that no rule names is not quantized; spec is unused */
 } sw_qconfig;
 

@@ -218,7 +218,8 @@ static sw_code gemv_decode(sw_qtensor *q, const void *const parts[], sw_err *err
     return rc;
 }
 
-/* Loaders look for each text anywhere in a module's path, so whole paths are safest. */
+/* Loaders look for each text anywhere in a module's path, so whole paths are safest. Routed experts
+ * are one module to them, whose path holds that of none of its experts. */
 static bool add_ignored(cJSON *root, const sw_qconfig *config)
 {
     cJSON *list;
@@ -228,7 +229,10 @@ static bool add_ignored(cJSON *root, const sw_qconfig *config)
         return cJSON_AddNullToObject(root, "modules_to_not_convert") != NULL;
     list = cJSON_AddArrayToObject(root, "modules_to_not_convert");
     for (int64_t i = 0; list && ok && i < config->n_ignore; i++)
-        ok = sw_config_append(list, config->ignore[i]);
+        if (!sw_config_whole_experts(config, config->ignore[i]))
+            ok = sw_config_append(list, config->ignore[i]);
+    for (int64_t i = 0; list && ok && i < config->n_whole_experts; i++)
+        ok = sw_config_append(list, config->whole_experts[i]);
     return list && ok;
 }
 

@@ -68,8 +68,9 @@ typedef enum sw_below {
  * for loaders that would look for it quantized. false when memory is out. */
 bool sw_config_add_ignored(cJSON *object, const char *key, const sw_qconfig *config,
                            bool with_head, sw_below below);
-/* The module of config->extra_heads that a path lies below, or NULL. */
+/* The module of config->extra_heads, or of whole_experts, that a path is or lies below, or NULL. */
 const char *sw_config_extra_head(const sw_qconfig *config, const char *path);
+const char *sw_config_whole_experts(const sw_qconfig *config, const char *path);
 /* A regular expression, anchored at the start, for a module and all below it. */
 #define SW_BELOW_BYTES 600
 void sw_config_below_regex(char out[SW_BELOW_BYTES], const char *module);

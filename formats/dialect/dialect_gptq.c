@@ -191,6 +191,15 @@ static cJSON *add_rule(cJSON *dynamic, const char *head, const char *path)
     return cJSON_AddObjectToObject(dynamic, rule);
 }
 
+static bool add_below(cJSON *dynamic, const char *module)
+{
+    char rule[SW_BELOW_BYTES + 8], regex[SW_BELOW_BYTES];
+
+    sw_config_below_regex(regex, module);
+    (void)snprintf(rule, sizeof rule, "-:%s", regex);
+    return cJSON_AddObjectToObject(dynamic, rule) != NULL;
+}
+
 static bool add_dynamic(cJSON *object, const sw_qconfig *config)
 {
     cJSON *dynamic;
@@ -200,14 +209,14 @@ static bool add_dynamic(cJSON *object, const sw_qconfig *config)
         return cJSON_AddNullToObject(object, "dynamic") != NULL;
     dynamic = cJSON_AddObjectToObject(object, "dynamic");
     for (int64_t i = 0; dynamic && ok && i < config->n_ignore; i++)
-        if (!sw_config_extra_head(config, config->ignore[i]))
+        if (!sw_config_extra_head(config, config->ignore[i]) &&
+            !sw_config_whole_experts(config, config->ignore[i]))
             ok = add_rule(dynamic, IGNORE_HEAD, config->ignore[i]) != NULL;
-    for (int64_t i = 0; dynamic && ok && i < config->n_extra_heads; i++) {
-        char rule[SW_BELOW_BYTES + 8], regex[SW_BELOW_BYTES];
-        sw_config_below_regex(regex, config->extra_heads[i]);
-        (void)snprintf(rule, sizeof rule, "-:%s", regex);
-        ok = cJSON_AddObjectToObject(dynamic, rule) != NULL;
-    }
+    for (int64_t i = 0; dynamic && ok && i < config->n_extra_heads; i++)
+        ok = add_below(dynamic, config->extra_heads[i]);
+    for (int64_t i = 0; dynamic && ok && i < config->n_whole_experts; i++)
+        if (!sw_config_extra_head(config, config->whole_experts[i]))
+            ok = add_below(dynamic, config->whole_experts[i]);
     for (int64_t i = 0; dynamic && ok && i < config->n_rules; i++) {
         const sw_qrule *rule = &config->rules[i];
         cJSON *entry;

@@ -27,4 +27,22 @@ expect 0 '' "$SWAGE" verify "$T/shrink" --against "$MOE" --text "$T/short.u16" -
 grep -q '^experts  *32 got 0 to [0-9]* of 16 tokens, [1-9][0-9]* got none' "$T/stdout" ||
     fail "verify on tokens of experts: $(grep ^experts "$T/stdout")"
 grep -q '"routed_tokens"' "$T/shrink/manifest.json" || fail 'no tokens in the rows of the manifest'
+
+# --- a layer whose experts are all left: engines ask for the module of them, not for an expert
+use_recipes
+"$EXPAND" "$RECIPES/qwen2_moe" "$T/moe" || fail 'no toy'
+asks_for() { # FORMAT TEXT
+    expect 0 '' "$SWAGE" quantize -q "$T/moe" -o "$T/$1" --method rtn --group-size 32 --format "$1" \
+        --ignore 'layers\.1\.mlp\.experts'
+    grep -qF "$2" "$T/$1/config.json" || fail "$1: $(cat "$T/$1/config.json")"
+    grep -q 'experts\\*\.[0-9]' "$T/$1/config.json" && fail "$1 names single experts"
+    expect 0 '' "$SWAGE" verify -q "$T/$1" --against "$T/moe"
+}
+asks_for awq '"model.layers.1.mlp.experts"'
+asks_for gptq '"-:^model\\.layers\\.1\\.mlp\\.experts.*"'
+asks_for compressed-tensors '"re:^model\\.layers\\.1\\.mlp\\.experts.*"'
+# and still once when it goes from format to format
+expect 0 '' "$SWAGE" convert -q "$T/awq" --to swage -o "$T/tiles"
+expect 0 '' "$SWAGE" convert -q "$T/tiles" --to awq -o "$T/again"
+[ "$(grep -o 'layers.1.mlp.experts"' "$T/again/config.json" | wc -l)" -eq 1 ] || fail 'named twice'
 finish

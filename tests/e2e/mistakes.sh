@@ -188,4 +188,22 @@ grep -q 'fewer --threads' "$T/stderr" || fail '200 threads fit, or are not said 
 expect 0 '' "$SWAGE" convert --quiet "$TINY" --to gguf --type Q8_0 -o "$T/tiny.gguf"
 expect 0 '' "$SWAGE" inspect --quiet "$T/tiny.gguf" --tensor model.layers.0.self_attn.q_proj.weight
 grep -q '^values' "$T/stdout" || fail 'no values of a tensor of a GGUF'
+# --- a head that the config ties to an embedding which it is not: before the work
+model tie
+sed -i 's/"tie_word_embeddings": *false/"tie_word_embeddings": true/' "$T/tie/config.json"
+TIED='config.json ties lm_head to the embedding*set tie_word_embeddings to false, or take lm_head.weight out'
+expect 3 "$TIED" quantize "$T/tie" --group-size 32
+expect 3 "$TIED" "$SWAGE" plan --quiet "$T/tie" --group-size 32
+absent "$OUT"
+
+# --- patterns that name what stays in any case, as recipes of other programs do
+model m
+expect 0 '' quantize "$T/m" --group-size 32 --ignore lm_head
+rm -r "$OUT"
+expect 0 '' quantize calib_data/tiny-llama --ignore '^lm_head$' # tied: no tensor has that name
+rm -r "$OUT"
+expect 2 'matches no linear; every pattern here is a regular expression: leave out "re:"' \
+    quantize "$T/m" --group-size 32 --ignore 're:.*lm_head'
+expect 2 "'visual' matches no linear; swage inspect --tensors" quantize "$T/m" --group-size 32 --ignore visual
+absent "$OUT"
 finish

@@ -83,6 +83,10 @@ sw_code sw_pattern_set_check(const sw_pattern_set *set, sw_err *err)
         if (set->items[i].has_failed)
             return SW_FAIL(err, SW_E_USAGE, "%s '%s' is too expensive to match; write it simpler",
                            set->option, set->items[i].text);
+        if (!set->items[i].has_matched && !strncmp(set->items[i].text, "re:", 3))
+            return SW_FAIL(err, SW_E_USAGE, "%s '%s' matches no linear; every pattern here is a "
+                           "regular expression: leave out \"re:\"", set->option,
+                           set->items[i].text);
         if (!set->items[i].has_matched)
             return SW_FAIL(err, SW_E_USAGE,
                            "%s '%s' matches no linear; swage inspect --tensors lists the names",

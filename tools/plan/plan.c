@@ -93,15 +93,55 @@ static sw_code add_layer(planner *p, int64_t layer, sw_err *err)
     return rc;
 }
 
+/* What tensor t of a quantized source comes to in the output where no linear of the selection takes
+ * it, 0 where one does: codes become floats, and their scales go. */
+static double kept_bytes(const planner *p, const sw_st_tensor *t)
+{
+    const sw_checkpoint *source = &p->job->source;
+    const char *dot = strrchr(t->name, '.');
+    sw_part parts[SW_DIALECT_TENSORS_MAX];
+    sw_err ignored = {0};
+    char path[256];
+    sw_qspec spec;
+
+    if (!dot || (size_t)(dot - t->name) >= sizeof path) return (double)t->view.size_bytes;
+    (void)snprintf(path, sizeof path, "%.*s", (int)(dot - t->name), t->name);
+    if (sw_selection_has(&p->job->selection, path))
+        return strcmp(dot, ".bias") ? 0 : (double)t->view.size_bytes;
+    if (source->dialect->is_stacked) /* all experts, or the source is refused */
+        return strstr(dot, "_blocks") || strstr(dot, "_scales") ? 0 : (double)t->view.size_bytes;
+    if (!sw_checkpoint_is_quantized(source, path) ||
+        sw_checkpoint_spec(&spec, source, path, &ignored) != SW_OK || !strcmp(dot, ".bias"))
+        return (double)t->view.size_bytes;
+    (void)source->dialect->declare(parts, &spec, 64, 64);
+    if (strcmp(dot + 1, parts[0].suffix) != 0) return 0;
+    return (double)t->view.size_bytes * sw_dtype_bits(source->model.dtype) / spec.num->bits;
+}
+
+static void add_kept(sw_plan *out, const planner *p)
+{
+    const sw_st *st = p->job->source.st;
+
+    out->copied_bytes = 0;
+    out->n_copied = 0;
+    for (int64_t i = 0; i < sw_st_count(st); i++) {
+        const double bytes = kept_bytes(p, sw_st_at(st, i));
+
+        out->copied_bytes += bytes;
+        out->n_copied += bytes > 0;
+    }
+}
+
 static void add_totals(planner *p)
 {
     const sw_st *st = p->job->source.st;
-    double linears_before = 0, linears_after = 0, as_floats = 0;
+    double linears_before = 0, linears_after = 0, selected_after = 0, as_floats = 0;
     sw_plan *out = p->out;
 
     for (int i = 0; i < out->n_classes; i++) {
         linears_before += out->classes[i].bytes_before;
         linears_after += out->classes[i].bytes_after;
+        if (out->classes[i].spec) selected_after += out->classes[i].bytes_after;
     }
     for (int64_t i = 0; i < sw_st_count(st); i++) {
         const sw_st_tensor *t = sw_st_at(st, i);
@@ -112,10 +152,14 @@ static void add_totals(planner *p)
                      sw_dtype_bits(t->view.dtype);
     }
     out->copied_bytes = as_floats - linears_before;
-    out->after_bytes = out->copied_bytes + linears_after;
     out->n_copied = sw_st_count(st);
     for (int i = 0; i < out->n_classes; i++) out->n_copied -= out->classes[i].n_linears;
     if (out->n_copied < 0) out->n_copied = 0; /* experts of one tensor */
+    if (p->job->source.dialect && !p->job->source.is_file) {
+        add_kept(out, p);
+        linears_after = selected_after;
+    }
+    out->after_bytes = out->copied_bytes + linears_after;
     out->disk_bytes = out->after_bytes + 4e6;
     if (p->job->settings.quant.spill_dir)
         out->disk_bytes += (double)out->needs.forecast.stream_bytes;

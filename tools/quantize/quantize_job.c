@@ -96,6 +96,36 @@ static sw_code take_source(job *j, sw_err *err)
     return SW_OK;
 }
 
+/* Some engines take a stored head where others take the embedding that the config ties it to: if
+ * the two differ, no output could be sound. */
+static sw_code check_tie(const job *j, sw_err *err)
+{
+    const sw_model *m = &j->source.model;
+    char head_name[300], embed_name[300];
+    const sw_st_tensor *head, *embed;
+    sw_st_bytes a = {0}, b = {0};
+    bool is_same = true;
+    sw_code rc;
+
+    if (!m->is_tied || m->found || j->source.is_file) return SW_OK;
+    (void)snprintf(head_name, sizeof head_name, "%s.weight", sw_model_end(m, SW_END_HEAD));
+    (void)snprintf(embed_name, sizeof embed_name, "%s.weight", sw_model_end(m, SW_END_EMBED));
+    if (!(head = sw_st_find(j->source.st, head_name)) ||
+        !(embed = sw_st_find(j->source.st, embed_name)))
+        return SW_OK;
+    if ((rc = sw_st_fetch(&a, head, err)) == SW_OK && (rc = sw_st_fetch(&b, embed, err)) == SW_OK)
+        is_same = head->view.dtype == embed->view.dtype &&
+                  head->view.size_bytes == embed->view.size_bytes &&
+                  !memcmp(a.data, b.data, head->view.size_bytes);
+    sw_st_drop(&b);
+    sw_st_drop(&a);
+    if (rc != SW_OK || is_same) return rc;
+    return SW_FAIL(err, SW_E_FORMAT, "%s: config.json ties %s to the embedding "
+                   "(tie_word_embeddings), but the file's %s differs from %s; set "
+                   "tie_word_embeddings to false, or take %s out", j->model_dir,
+                   sw_model_end(m, SW_END_HEAD), head_name, embed_name, head_name);
+}
+
 /* Embedding, norms and head fit the config, and what is only copied holds numbers: weights are
  * looked at when they are quantized. */
 static sw_code check_rest(const job *j, sw_err *err)
@@ -106,6 +136,7 @@ static sw_code check_rest(const job *j, sw_err *err)
     if (!j->source.model.found)
         rc = sw_lm_load_ends(&ends, &j->source.model, j->source.st, j->settings.quant.source, err);
     sw_lm_free(&ends);
+    if (rc == SW_OK) rc = check_tie(j, err);
     if (j->is_dry) return rc;
     for (int64_t i = 0; i < sw_st_count(j->source.st) && rc == SW_OK; i++) {
         const sw_st_tensor *t = sw_st_at(j->source.st, i);
@@ -154,7 +185,7 @@ sw_qconfig sw_quantize_job_config(const sw_quantize_job *j)
 {
     return (sw_qconfig){.spec = j->settings.quant.spec, .ignore = j->selection.ignored,
                         .n_ignore = j->selection.n_ignored, .damp = j->settings.quant.damp,
-                        .has_kv_scales = j->settings.quant.has_kv_scales};
+                        .has_kv_scales = j->settings.quant.has_kv_scales, .decodes_rest = true};
 }
 
 /* All files of the output, at most, with the selection as it is now. */

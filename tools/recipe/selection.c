@@ -284,6 +284,17 @@ static sw_code add_head(builder *b)
     return rc;
 }
 
+/* Who asks for what stays in any case, the head or a router, has what was asked for: recipes that
+ * other programs publish name both. A tied head has a name too. */
+static void match_what_stays(builder *b)
+{
+    const char *head = b->model->found ? NULL : sw_model_end(b->model, SW_END_HEAD);
+
+    for (int64_t i = 0; i < b->out->n_ignored; i++)
+        (void)sw_pattern_set_match(&b->ignore, b->out->ignored[i]);
+    if (head && !b->out->has_head) (void)sw_pattern_set_match(&b->ignore, head);
+}
+
 static sw_code build(builder *b)
 {
     sw_selection *out = b->out;
@@ -299,6 +310,7 @@ static sw_code build(builder *b)
     for (int64_t layer = 0; layer < b->model->n_layers; layer++)
         if ((rc = add_layer(b, layer)) != SW_OK) return rc;
     if ((rc = f ? add_found(b) : add_head(b)) != SW_OK) return rc;
+    match_what_stays(b);
     if ((rc = sw_pattern_set_check(&b->ignore, b->err)) != SW_OK ||
         (rc = sw_pattern_set_check(&b->overrides, b->err)) != SW_OK)
         return rc;

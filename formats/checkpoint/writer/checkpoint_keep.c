@@ -73,9 +73,15 @@ static sw_code count_kept(void *self, const char *name, uint64_t n_bytes, sw_err
     char path[SW_PART_NAME_BYTES];
     const sw_st_tensor *t = sw_st_find(w->source->st, name);
     int64_t at = t ? t - sw_st_at(w->source->st, 0) : -1;
+    const sw_rest *rest = sw_writer_rest_named(w, name);
     sw_claim *claim;
 
     (void)err;
+    if (rest) {
+        w->encoded_bytes += n_bytes;
+        w->claim_of[rest->at] = SW_CHANGED;
+        return SW_OK;
+    }
     if (at >= 0 && (w->claim_of[at] == SW_COPIED || w->claim_of[at] == SW_CAST)) {
         sw_writer_count_changed(w, at, n_bytes);
         return SW_OK;
@@ -160,15 +166,18 @@ sw_code sw_ckpt_writer_get_changed(bool *is_changed, float *values, int64_t n,
                                    const sw_ckpt_writer *w, const char *tensor_name, sw_err *err)
 {
     const sw_st_tensor *t = sw_st_find(w->source->st, tensor_name);
+    const sw_rest *rest = sw_writer_rest_named(w, tensor_name);
+    const int64_t at = rest ? rest->at : t ? t - sw_st_at(w->source->st, 0) : -1;
     void *stored = NULL;
     size_t n_bytes;
     sw_dtype dtype;
     sw_code rc;
 
-    *is_changed = t && w->claim_of[t - sw_st_at(w->source->st, 0)] == SW_CHANGED;
+    *is_changed = at >= 0 && w->claim_of[at] == SW_CHANGED;
     if (!*is_changed) return SW_OK;
-    dtype = sw_writer_dtype(w, t);
-    n_bytes = (size_t)(sw_view_elems(&t->view) * sw_dtype_bits(dtype) / 8);
+    dtype = rest ? sw_writer_rest_dtype(w) : sw_writer_dtype(w, t);
+    n_bytes = (size_t)((rest ? rest->n_out * rest->k_in : sw_view_elems(&t->view)) *
+                       sw_dtype_bits(dtype) / 8);
     if ((rc = sw_mem_get(&stored, (int64_t)n_bytes, 1, "changed tensor", err)) != SW_OK) return rc;
     rc = sw_st_writer_take(w->st, tensor_name, stored, n_bytes, err);
     if (rc == SW_OK) rc = sw_float_decode_n(values, stored, dtype, n, err);

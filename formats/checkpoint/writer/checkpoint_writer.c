@@ -154,27 +154,6 @@ static sw_code claim_quantized(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
     return rc;
 }
 
-/* What stays in the source's dialect would contradict the new quantization_config. */
-static sw_code refuse_leftovers(const sw_ckpt_writer *w, sw_err *err)
-{
-    const sw_checkpoint *source = w->source;
-    sw_part parts[SW_DIALECT_TENSORS_MAX];
-
-    if (!source->dialect) return SW_OK;
-    (void)source->dialect->declare(parts, &source->qconfig.spec, 64, 64);
-    for (int64_t i = 0; i < sw_st_count(source->st); i++) {
-        const char *name = sw_st_at(source->st, i)->name, *dot = strrchr(name, '.');
-        char path[SW_PART_NAME_BYTES];
-        if (!dot || w->claim_of[i] >= 0 || strcmp(dot + 1, parts[0].suffix) != 0) continue;
-        (void)snprintf(path, sizeof path, "%.*s", (int)(dot - name), name);
-        if (sw_checkpoint_is_quantized(source, path))
-            return SW_FAIL(err, SW_E_USAGE, "%s: \"%.*s\" is quantized already and would stay as "
-                           "it is; convert all linears or none", source->dir, (int)(dot - name),
-                           name);
-    }
-    return SW_OK;
-}
-
 static sw_code claim_one(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
 {
     const sw_claim *c = &w->claims[claim_at];
@@ -199,12 +178,13 @@ static sw_code claim_tensors(sw_ckpt_writer *w, sw_err *err)
         w->source_bytes += sw_st_at(w->source->st, i)->view.size_bytes;
     }
     for (int64_t i = 0; i < w->n_claims && rc == SW_OK; i++) rc = claim_one(w, i, err);
+    if (rc == SW_OK) rc = sw_writer_find_rests(w, err);
     for (int64_t i = 0; i < n && rc == SW_OK; i++) {
         const sw_st_tensor *t = sw_st_at(w->source->st, i);
         if (w->claim_of[i] == SW_COPIED && sw_writer_dtype(w, t) != t->view.dtype)
             w->claim_of[i] = SW_CAST;
     }
-    return rc == SW_OK ? refuse_leftovers(w, err) : rc;
+    return rc;
 }
 
 static bool is_turned(const sw_ckpt_writer *w, const sw_claim *c)
@@ -244,6 +224,17 @@ static sw_code declare_claimed(sw_ckpt_writer *w, int64_t i, sw_err *err)
     return rc;
 }
 
+static sw_code declare_kept(sw_ckpt_writer *w, int64_t i, sw_err *err)
+{
+    const sw_st_tensor *t = sw_st_at(w->source->st, i);
+
+    if (w->claim_of[i] == SW_DROPPED) return SW_OK;
+    if (w->claim_of[i] == SW_DECODED)
+        return sw_writer_declare_rest(w, sw_writer_rest_at(w, i), err);
+    return sw_st_writer_declare(w->st, t->name, sw_writer_dtype(w, t), t->view.n_dims,
+                                t->view.shape, err);
+}
+
 /* In the source's order, shard by shard, so that what lay together stays together. */
 static sw_code declare_all(sw_ckpt_writer *w, sw_err *err)
 {
@@ -253,9 +244,7 @@ static sw_code declare_all(sw_ckpt_writer *w, sw_err *err)
         for (int64_t i = 0; i < sw_st_count(w->source->st) && rc == SW_OK; i++) {
             const sw_st_tensor *t = sw_st_at(w->source->st, i);
             if (t->shard != shard) continue;
-            rc = w->claim_of[i] >= 0 ? declare_claimed(w, i, err)
-                                     : sw_st_writer_declare(w->st, t->name, sw_writer_dtype(w, t),
-                                                            t->view.n_dims, t->view.shape, err);
+            rc = w->claim_of[i] >= 0 ? declare_claimed(w, i, err) : declare_kept(w, i, err);
             if (rc == SW_E_FORMAT)
                 sw_err_prefix(err, "%s", sw_st_file_path(w->source->st, t->shard));
         }
@@ -458,16 +447,41 @@ sw_code sw_ckpt_writer_put(sw_ckpt_writer *w, const char *module_path, const sw_
     return rc;
 }
 
+/* values [n] as the tensor that a linear of the rest becomes. */
+static sw_code change_rest(sw_ckpt_writer *w, const sw_rest *rest, const float *values, int64_t n,
+                           sw_err *err)
+{
+    const size_t n_bytes = (size_t)(n * sw_dtype_bits(sw_writer_rest_dtype(w)) / 8);
+    void *stored = NULL;
+    sw_code rc;
+
+    if (w->claim_of[rest->at] != SW_DECODED || n != rest->n_out * rest->k_in)
+        return SW_FAIL(err, SW_E_BUG, "tensor \"%s\" changed twice, or with %" PRId64 " values",
+                       rest->weight, n);
+    rc = sw_mem_get(&stored, (int64_t)n_bytes, 1, "changed tensor", err);
+    if (rc == SW_OK) rc = sw_float_encode_n(stored, sw_writer_rest_dtype(w), values, n, err);
+    if (rc == SW_OK) rc = sw_st_writer_put(w->st, rest->weight, stored, n_bytes, err);
+    if (rc == SW_OK) rc = sw_resume_note(&w->resume, rest->weight, stored, n_bytes, err);
+    if (rc == SW_OK) {
+        w->encoded_bytes += n_bytes;
+        w->claim_of[rest->at] = SW_CHANGED;
+    }
+    sw_mem_put(stored);
+    return rc;
+}
+
 sw_code sw_ckpt_writer_change(sw_ckpt_writer *w, const char *tensor_name, const float *values,
                               int64_t n, sw_err *err)
 {
     int64_t at = tensor_at(w, tensor_name);
+    const sw_rest *rest = sw_writer_rest_named(w, tensor_name);
     const sw_cview *view;
     size_t n_bytes;
     void *stored = NULL;
     sw_dtype dtype;
     sw_code rc;
 
+    if (rest) return change_rest(w, rest, values, n, err);
     if (at < 0 || (w->claim_of[at] != SW_COPIED && w->claim_of[at] != SW_CAST))
         return SW_FAIL(err, SW_E_BUG, "tensor \"%s\" cannot be changed: %s", tensor_name,
                        at < 0 ? "the source has none"

@@ -37,16 +37,22 @@ sw_dtype sw_writer_dtype(const sw_ckpt_writer *w, const sw_st_tensor *t)
     return sw_checkpoint_kept_dtype(w->source, w->dialect, t);
 }
 
+sw_code sw_writer_encode_floats(void *to, sw_dtype dtype, const float *floats, int64_t n,
+                                sw_err *err)
+{
+    for (int64_t i = 0; i < n && dtype == SW_DTYPE_F16; i++)
+        if (isfinite(floats[i]) && fabsf(floats[i]) >= SW_F16_OVERFLOW)
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "%g is beyond F16; use --to bf16 or f32",
+                           (double)floats[i]);
+    return sw_float_encode_n(to, dtype, floats, n, err);
+}
+
 static sw_code cast_chunk(void *to, sw_dtype to_dtype, const void *from, sw_dtype from_dtype,
                           float *floats, int64_t n, sw_err *err)
 {
     sw_code rc = sw_float_decode_n(floats, from, from_dtype, n, err);
 
-    for (int64_t i = 0; i < n && rc == SW_OK && to_dtype == SW_DTYPE_F16; i++)
-        if (isfinite(floats[i]) && fabsf(floats[i]) >= SW_F16_OVERFLOW)
-            rc = SW_FAIL(err, SW_E_UNSUPPORTED, "%g is beyond F16; use --to bf16 or f32",
-                         (double)floats[i]);
-    return rc == SW_OK ? sw_float_encode_n(to, to_dtype, floats, n, err) : rc;
+    return rc == SW_OK ? sw_writer_encode_floats(to, to_dtype, floats, n, err) : rc;
 }
 
 static sw_code cast(void *to, sw_dtype dtype, const sw_cview *from, const void *data, sw_err *err)

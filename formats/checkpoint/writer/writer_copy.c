@@ -38,7 +38,9 @@ static sw_code copy_one(sw_ckpt_writer *w, const sw_st_tensor *t, sw_err *err)
 
 static bool is_waiting(const sw_ckpt_writer *w, int64_t i)
 {
-    return w->claim_of[i] == SW_COPIED || w->claim_of[i] == SW_CAST;
+    const int32_t what = w->claim_of[i];
+
+    return what == SW_COPIED || what == SW_CAST || what == SW_DECODED;
 }
 
 int64_t sw_ckpt_writer_n_copies(const sw_ckpt_writer *w)
@@ -53,7 +55,9 @@ sw_code sw_ckpt_writer_copy(sw_ckpt_writer *w, int64_t i, sw_err *err)
     sw_code rc;
 
     if (!is_waiting(w, i)) return SW_OK;
-    rc = w->claim_of[i] == SW_CAST ? sw_writer_put_cast(w, t, err) : copy_one(w, t, err);
+    rc = w->claim_of[i] == SW_DECODED ? sw_writer_put_rest(w, sw_writer_rest_at(w, i), err)
+         : w->claim_of[i] == SW_CAST  ? sw_writer_put_cast(w, t, err)
+                                      : copy_one(w, t, err);
     sw_st_forget_tensor(w->source->st, t);
     if (rc == SW_OK) w->claim_of[i] = SW_COPY_DONE;
     sw_span_close(span, t->name);

@@ -4,6 +4,7 @@
  * the model and not claimed, of the towers beside the decoder, and of heads that predict further
  * tokens, besides what the caller names.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,8 +85,10 @@ static sw_code add_left(ignore_list *list, sw_ckpt_writer *w, sw_err *err)
         const sw_st_tensor *t = sw_st_at(w->source->st, i);
         char path[256];
 
-        if (w->claim_of[i] < 0 &&
-            sw_model_matrix_path(path, &w->source->model, t->name, t->view.n_dims))
+        if (w->claim_of[i] == SW_DECODED)
+            rc = add(list, w, sw_writer_rest_at(w, i)->path, err);
+        else if (w->claim_of[i] < 0 &&
+                 sw_model_matrix_path(path, &w->source->model, t->name, t->view.n_dims))
             rc = add(list, w, path, err);
     }
     return rc;
@@ -116,6 +119,75 @@ static sw_code gather_extra_heads(sw_ckpt_writer *w, sw_err *err)
     return rc;
 }
 
+/* "...mlp.experts" of the path of an expert's linear; false: it is none. */
+static bool experts_module(char out[256], const char *path)
+{
+    static const char word[] = ".experts.";
+    const char *at = strstr(path, word);
+
+    if (!at || !strspn(at + strlen(word), "0123456789")) return false;
+    (void)snprintf(out, 256, "%.*s", (int)(at - path + (ptrdiff_t)strlen(word) - 1), path);
+    return true;
+}
+
+/* Is a linear below this module claimed? The first that may be stands where the module's own path
+ * with a dot would. */
+static bool has_claims_below(const sw_ckpt_writer *w, const char *module)
+{
+    const size_t n = strlen(module);
+    int64_t low = 0, high = w->n_claims;
+
+    while (low < high) {
+        const int64_t mid = low + (high - low) / 2;
+        const char *path = w->claims[mid].module_path;
+        const int order = strncmp(path, module, n);
+
+        if (order < 0 || (order == 0 && path[n] < '.'))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < w->n_claims && !strncmp(w->claims[low].module_path, module, n) &&
+           w->claims[low].module_path[n] == '.';
+}
+
+/* The experts of a layer are listed together, so the last module found is the one to compare. */
+static sw_code gather_whole_experts(sw_ckpt_writer *w, const ignore_list *list, sw_err *err)
+{
+    const char **modules = NULL;
+    char module[256], last[256] = "";
+    int64_t n = 0;
+    sw_code rc = SW_ARENA_TAKE(&modules, &w->arena, list->n, err);
+
+    for (int64_t i = 0; i < list->n && rc == SW_OK; i++) {
+        char *kept;
+
+        if (!experts_module(module, list->paths[i]) || !strcmp(module, last)) continue;
+        (void)snprintf(last, sizeof last, "%s", module);
+        if (has_claims_below(w, module)) continue;
+        rc = sw_arena_text(&kept, &w->arena, module, strlen(module), err);
+        if (rc == SW_OK) modules[n++] = kept;
+    }
+    w->qconfig.whole_experts = modules;
+    w->qconfig.n_whole_experts = n;
+    return rc;
+}
+
+/* Several passes may have named experts of a layer: each of its modules once. */
+static void drop_repeats(sw_qconfig *config)
+{
+    const char **modules = (const char **)(uintptr_t)config->whole_experts;
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < config->n_whole_experts; i++) {
+        bool is_new = true;
+
+        for (int64_t k = 0; k < n && is_new; k++) is_new = strcmp(modules[k], modules[i]) != 0;
+        if (is_new) modules[n++] = modules[i];
+    }
+    config->n_whole_experts = n;
+}
+
 sw_code sw_writer_gather_ignore(sw_ckpt_writer *w, const sw_qconfig *given, sw_err *err)
 {
     const sw_model *m = &w->source->model;
@@ -134,6 +206,8 @@ sw_code sw_writer_gather_ignore(sw_ckpt_writer *w, const sw_qconfig *given, sw_e
         rc = add_layer(&list, w, layer, err);
     if (rc == SW_OK) rc = add_left(&list, w, err);
     if (rc == SW_OK) rc = gather_extra_heads(w, err);
+    if (rc == SW_OK) rc = gather_whole_experts(w, &list, err);
+    drop_repeats(&w->qconfig);
     w->qconfig.has_head = sw_claim_find(w, sw_model_end(m, SW_END_HEAD)) != NULL;
     w->qconfig.ignore = list.paths;
     w->qconfig.n_ignore = list.n;

@@ -16,6 +16,8 @@
 #define SW_CHANGED (-2) /* written already, with other values */
 #define SW_CAST (-3)    /* to be written in another dtype */
 #define SW_COPY_DONE (-4) /* copied or cast already */
+#define SW_DECODED (-5) /* codes of a linear that becomes floats, see writer_rest.c */
+#define SW_DROPPED (-6) /* its scales and the like */
 
 typedef struct sw_claim {
     const char *module_path;
@@ -27,6 +29,12 @@ typedef struct sw_claim {
     /* The same of a source that keeps them quantized (expert_stack.h); NULL: it does not. */
     const sw_st_tensor *stack[SW_DIALECT_TENSORS_MAX];
 } sw_claim;
+
+/* A linear that the source has in codes and no claim takes. */
+typedef struct sw_rest {
+    const char *path, *weight; /* "<path>.weight" is what it becomes */
+    int64_t n_out, k_in, at;   /* tensor of the source that holds its codes */
+} sw_rest;
 
 typedef struct sw_stack_out sw_stack_out;
 
@@ -51,6 +59,8 @@ struct sw_ckpt_writer {
     sw_qconfig qconfig;
     sw_claim *claims; /* in path order */
     int64_t n_claims;
+    sw_rest *rests; /* in the order of `at` */
+    int64_t n_rests;
     sw_stack_out *stacks; /* of a target that keeps experts in one tensor a part */
     int64_t n_stacks;
     int32_t *claim_of; /* per source tensor: index of its claim, or one of the above */
@@ -80,6 +90,15 @@ bool sw_claim_is_shared(const sw_claim *c); /* its tensors are others' too */
 /* "<module>.bias" of such experts: declare it, and in the end write it. */
 sw_code sw_writer_declare_bias(sw_ckpt_writer *w, const sw_claim *c, sw_err *err) SW_MUST_USE;
 sw_code sw_writer_put_biases(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+
+/* Find w->rests, and claim their tensors. SW_E_USAGE: there are some, and they may not become
+ * floats; names the first. */
+sw_code sw_writer_find_rests(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+const sw_rest *sw_writer_rest_at(const sw_ckpt_writer *w, int64_t at); /* is SW_DECODED */
+const sw_rest *sw_writer_rest_named(const sw_ckpt_writer *w, const char *weight); /* or NULL */
+sw_code sw_writer_declare_rest(sw_ckpt_writer *w, const sw_rest *rest, sw_err *err) SW_MUST_USE;
+sw_code sw_writer_put_rest(sw_ckpt_writer *w, const sw_rest *rest, sw_err *err) SW_MUST_USE;
+sw_dtype sw_writer_rest_dtype(const sw_ckpt_writer *w);
 
 /* w->qconfig.ignore and extra_heads, from what the caller names and what no claim has taken. */
 sw_code sw_writer_gather_ignore(sw_ckpt_writer *w, const sw_qconfig *given,
@@ -121,6 +140,9 @@ void sw_writer_count_changed(sw_ckpt_writer *w, int64_t at, uint64_t n_bytes);
 /* sw_checkpoint_kept_dtype of this writer. */
 sw_dtype sw_writer_dtype(const sw_ckpt_writer *w, const sw_st_tensor *t);
 sw_code sw_writer_put_cast(sw_ckpt_writer *w, const sw_st_tensor *t, sw_err *err) SW_MUST_USE;
+/* n floats as `dtype`. SW_E_UNSUPPORTED: one is beyond F16. */
+sw_code sw_writer_encode_floats(void *to, sw_dtype dtype, const float *floats, int64_t n,
+                                sw_err *err) SW_MUST_USE;
 /* Of a GGUF: generation_config.json, and {"cast": [{"tensor", "stored", "written"}]} for the
  * manifest. */
 sw_code sw_writer_put_gguf(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;

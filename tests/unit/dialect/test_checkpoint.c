@@ -259,7 +259,7 @@ static void a_quantized_source_is_converted(void **state)
     /* half of it is refused: the rest would contradict the new configuration */
     assert_int_equal(sw_ckpt_writer_new(&w, &middle, out, false, row("swage"), &c.config, c.linears,
                                         c.n - 1, 0, &err), SW_E_USAGE);
-    expect_text(err.text, "convert all linears or none");
+    expect_text(err.text, "decode the model first: swage convert");
     expect_text(err.text, c.paths[c.n - 1]);
     err.code = SW_OK;
     must(sw_ckpt_writer_new(&w, &middle, out, false, row("swage"), &c.config, c.linears, c.n, 0,
@@ -274,6 +274,58 @@ static void a_quantized_source_is_converted(void **state)
     char *text = ckpt_text(&s, "out", "config.json", NULL);
     assert_null(strstr(text, "gptq"));
     sw_mem_put(text);
+    sw_checkpoint_close(&back);
+    sw_checkpoint_close(&middle);
+    ckpt_close(&c);
+    scratch_close(&s);
+}
+
+/* The last linear is not claimed: "<path>.weight" is there in the model's dtype, as it decodes. */
+static void the_rest_of_a_quantized_source_becomes_floats(void **state)
+{
+    scratch s;
+    ckpt_case c;
+    sw_checkpoint middle, back;
+    sw_err err = {0};
+    sw_ckpt_writer *w = NULL;
+    const sw_st_tensor *t;
+    const char *first;
+    char name[300];
+
+    (void)state;
+    scratch_open(&s);
+    ckpt_source(&s, "qwen2");
+    ckpt_open(&c, &s, row("gptq_v2"), 4, false, 32);
+    must(ckpt_write(&c, &s, "middle", row("gptq_v2"), false, 0, false, &err), &err);
+    must(sw_checkpoint_open(&middle, scratch_path(&s, "middle"), &err), &err);
+    c.config.decodes_rest = true;
+    const int64_t last = c.n - 1, n_elems = c.q[last].n_out * c.q[last].k_in;
+    must(sw_ckpt_writer_new(&w, &middle, scratch_path(&s, "out"), false, row("swage"), &c.config,
+                            c.linears, last, 0, &err), &err);
+    assert_int_equal(sw_ckpt_writer_n_decoded(&first, w), 1);
+    assert_string_equal(first, c.paths[last]);
+    for (int64_t i = 0; i < last; i++) must(sw_ckpt_writer_put(w, c.paths[i], &c.q[i], &err), &err);
+    must(sw_ckpt_writer_commit(w, NULL, &err), &err); /* which adds up all bytes */
+    sw_ckpt_writer_free(w);
+    must(sw_checkpoint_open(&back, scratch_path(&s, "out"), &err), &err);
+    snprintf(name, sizeof name, "%s.weight", c.paths[last]);
+    assert_non_null(t = sw_st_find(back.st, name));
+    assert_int_equal(t->view.dtype, back.model.dtype);
+    assert_int_equal(sw_view_elems(&t->view), n_elems);
+    snprintf(name, sizeof name, "%s.qweight", c.paths[last]);
+    assert_null(sw_st_find(back.st, name));
+    float *want = NULL;
+    uint16_t *stored = NULL;
+    must(SW_MEM_GET(&want, n_elems, "want", &err), &err);
+    must(SW_MEM_GET(&stored, n_elems, "stored", &err), &err);
+    sw_qtensor_decode(want, &c.q[last]);
+    must(sw_float_encode_n(stored, t->view.dtype, want, n_elems, &err), &err);
+    assert_memory_equal(t->view.data, stored, t->view.size_bytes);
+    char *text = ckpt_text(&s, "out", "config.json", NULL);
+    expect_text(text, c.paths[last]); /* engines are told to leave it */
+    sw_mem_put(text);
+    sw_mem_put(want);
+    sw_mem_put(stored);
     sw_checkpoint_close(&back);
     sw_checkpoint_close(&middle);
     ckpt_close(&c);
@@ -408,6 +460,7 @@ int main(void)
         cmocka_unit_test(same_inputs_same_bytes),
         cmocka_unit_test(what_is_left_alone_is_told_to_loaders),
         cmocka_unit_test(a_quantized_source_is_converted),
+        cmocka_unit_test(the_rest_of_a_quantized_source_becomes_floats),
         cmocka_unit_test(out_never_touches_the_source),
         cmocka_unit_test(what_does_not_fit_is_refused_up_front),
         cmocka_unit_test(a_disk_too_small_is_found_before_the_work),

@@ -81,6 +81,17 @@ static sw_code take_up(job *j, sw_err *err)
     return rc;
 }
 
+/* A quantized source may have more in codes than is quantized here. */
+static void say_what_is_decoded(const job *j)
+{
+    const char *first;
+    const int64_t n = sw_ckpt_writer_n_decoded(&first, j->writer);
+
+    if (n)
+        sw_progress_note(j->progress, "%lld linears that the source has in codes stay floats, "
+                         "decoded; the first is %s", (long long)n, first);
+}
+
 /* Before anything is put. */
 static sw_code read_behind(job *j, sw_err *err)
 {
@@ -103,6 +114,7 @@ sw_code sw_quantize_output_open(sw_quantize_job *j, sw_err *err)
     if ((rc = open_writer(j, err)) != SW_OK || (rc = take_up(j, err)) != SW_OK ||
         (rc = read_behind(j, err)) != SW_OK)
         return rc;
+    say_what_is_decoded(j);
     if (!j->settings.quant.algo->transform) sw_ckpt_writer_copy_ahead(j->writer);
     return sw_timeline_step(&j->timeline, err, "prepare");
 }
