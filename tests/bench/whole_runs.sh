@@ -118,7 +118,7 @@ line() {
                 ends = seconds - blocks
                 if (layers < whole) scaled = whole * layer + ends - growing + growing * whole / layers
             }
-            if (windows && seconds > judged) rate = windows * window / (seconds - judged)
+            if (windows) rate = windows * window / (seconds - (judged < seconds ? judged : 0))
             print head, layers, figure(seconds, 2), figure(layer, 3), figure(ends, 2), whole, figure(scaled, 1),
                 figure(rate, 1), figure((exact ? exact / 1024 : host_kib) * 1024e-9, 2),
                 figure(used_mib == "" ? "" : used_mib * 1048576e-9, 2)
