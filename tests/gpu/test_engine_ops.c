@@ -397,24 +397,39 @@ static void test_tiles(void **state)
     }
 }
 
-static void check_rounding(const sw_act *act, float input_scale)
-{
-    enum { ROWS = 5, K = 256 };
-    float x[ROWS * K], want[ROWS * K], *have;
-    uint16_t rounded[ROWS * K];
-    void *d_out = NULL;
-    const sw_bf16_rows src = {device_random_rows(gpu, x, ROWS * K, 3, 9), K};
+/* Rows of `width`, `stride` elements apart, from element `from` on; one of them of zeros. */
+typedef struct rounding_shape {
+    int width, stride, from;
+} rounding_shape;
 
-    MUST(sw_device_take(&d_out, gpu, ROWS * K, 2, "test", err));
-    MUST(sw_cuda_act_round((sw_bf16_rows){d_out, K}, src, ROWS, K, act, input_scale, how, err));
-    have = device_fetch(gpu, d_out, ROWS * K);
-    sw_act_round(want, K, x, K, ROWS, K, act, input_scale);
-    MUST(sw_float_encode_n(rounded, SW_DTYPE_BF16, want, ROWS * K, err));
-    MUST(sw_float_decode_n(want, rounded, SW_DTYPE_BF16, ROWS * K, err));
-    for (int i = 0; i < ROWS * K; i++)
+static void check_rounding(const sw_act *act, float input_scale, const rounding_shape *s)
+{
+    enum { ROWS = 5, WIDEST = 5120 };
+    static float x[ROWS * WIDEST + 8], want[ROWS * WIDEST + 8];
+    static uint16_t rounded[ROWS * WIDEST + 8];
+    const int n = s->from + ROWS * s->stride;
+    sw_bf16 *d_x = device_random_rows(gpu, x, n, 3, 9), *d_out;
+    float *have;
+
+    x[s->from] = 3e38f, x[s->from + 1] = 500;
+    for (int i = 0; i < s->width; i++) x[s->from + 2 * s->stride + i] = 0;
+    MUST(sw_float_encode_n(rounded, SW_DTYPE_BF16, x, n, err));
+    MUST(sw_float_decode_n(x, rounded, SW_DTYPE_BF16, n, err));
+    MUST(sw_device_upload(gpu, d_x, rounded, 2 * n, err));
+    d_out = device_copy(gpu, rounded, 2 * n); /* what is in no row stays */
+    MUST(sw_cuda_act_round((sw_bf16_rows){d_out + s->from, s->stride},
+                           (sw_bf16_rows){d_x + s->from, s->stride}, ROWS, s->width, act,
+                           input_scale, how, err));
+    have = device_fetch(gpu, d_out, n);
+    memcpy(want, x, (size_t)n * sizeof *want);
+    sw_act_round(want + s->from, s->stride, x + s->from, s->stride, ROWS, s->width, act,
+                 input_scale);
+    MUST(sw_float_encode_n(rounded, SW_DTYPE_BF16, want, n, err));
+    MUST(sw_float_decode_n(want, rounded, SW_DTYPE_BF16, n, err));
+    for (int i = 0; i < n; i++)
         if (have[i] != want[i])
-            fail_msg("%s scope %d: %g at %d, want %g of %g", act->num->name, (int)act->scope,
-                     (double)have[i], i, (double)want[i], (double)x[i]);
+            fail_msg("%s scope %d of %d: %g at %d, want %g of %g", act->num->name, (int)act->scope,
+                     s->width, (double)have[i], i, (double)want[i], (double)x[i]);
     free(have);
 }
 
@@ -434,11 +449,18 @@ static void test_rounding(void **state)
         {{e4m3, SW_ACT_GROUP, 32, SW_DTYPE_F8_E8M0}, 0},
         {{e2m1, SW_ACT_GROUP, 32, SW_DTYPE_F8_E8M0}, 0},
         {{e2m1, SW_ACT_GROUP, 16, SW_DTYPE_F8_E4M3}, 0.01f},
+        {{e2m1, SW_ACT_GROUP, 16, SW_DTYPE_F8_E4M3}, 1e-4f}, /* the largest becomes infinite */
+        {{int8, SW_ACT_GROUP, 48, SW_DTYPE_F32}, 0},
+        {{e4m3, SW_ACT_GROUP, 256, SW_DTYPE_F32}, 0},
     };
+    /* whole eights; groups and rows that end within; rows that begin anywhere; more than a block */
+    static const rounding_shape shapes[] = {
+        {256, 256, 0}, {200, 208, 0}, {201, 203, 1}, {7, 8, 0}, {4608, 5120, 0}};
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        check_rounding(&cases[i].act, cases[i].input_scale);
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+            check_rounding(&cases[i].act, cases[i].input_scale, &shapes[s]);
 }
 
 /* ---- sampling ---- */
