@@ -12,6 +12,7 @@
 
 #include "kernels/device.h"
 #include "kernels/engine/generate.h"
+#include "kernels/lm_score.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -149,6 +150,15 @@ sw_code sw_device_lm_forward(sw_device_lm *lm, const uint32_t *ids, int64_t n_se
 /* logits [n, vocab], on the host, of rows row0 .. row0 + n - 1 of the last forward. */
 sw_code sw_device_lm_head(sw_device_lm *lm, float *logits, int64_t row0, int64_t n,
                           sw_err *err) SW_MUST_USE;
+
+/* scores [n], on the host, of rows row0 .. row0 + n - 1 of the last forward of both models, without
+ * their logits leaving the device. targets [n]: the tokens that follow. ref: NULL, or a model of as
+ * many tokens whose head lies on the same device (sw_device_lm_scores_with).
+ * SW_E_BUG: no such rows, targets or reference. */
+sw_code sw_device_lm_scores(sw_device_lm *lm, sw_device_lm *ref, sw_lm_score *scores,
+                            const uint32_t *targets, int64_t row0, int64_t n,
+                            sw_err *err) SW_MUST_USE;
+bool sw_device_lm_scores_with(sw_device_lm *lm, sw_device_lm *ref);
 
 /* ---- decoding ---- */
 

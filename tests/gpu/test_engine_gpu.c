@@ -16,6 +16,7 @@
 #include "kernels/engine/device_engine.h"
 #include "tests/gpu/support/device_case.h"
 #include "tests/support/toys/open_model.h"
+#include "verify/base/metrics.h"
 
 #define LOGITS_LIMIT 2e-2  /* relative L2 from float32 logits, over all tokens, */
 #define ROUTED_LIMIT 1e-1  /* or, where rounding may send a token to other experts, this and */
@@ -185,6 +186,30 @@ static void check_faults(open_model *m, const reference_logits *ref, double limi
     free(have);
 }
 
+/* What the device says about positions, beside what the host makes of its logits. The reference
+ * is the model itself. */
+static void check_scores(const on_device *c, const reference_logits *ref, const float *logits,
+                         int64_t n_rows)
+{
+    sw_lm_score *scores = malloc(sizeof *scores * (size_t)n_rows);
+    double worst = 0;
+    sw_err beyond = {0};
+
+    MUST(sw_device_lm_scores(c->lm, c->lm, scores, ref->ids, 1, n_rows - 1, err));
+    for (int64_t i = 0; i < n_rows - 1; i++) {
+        const double nll = sw_nll(logits + (i + 1) * ref->vocab, ref->vocab, ref->ids[i]);
+
+        worst = fmax(worst, fabs(scores[i].nll - nll) / (1 + nll));
+        assert_true(scores[i].nll_ref == scores[i].nll && scores[i].kl == 0);
+        assert_true(scores[i].top == scores[i].top_ref);
+    }
+    print_message("  NLL by the device: %.1e from the host's\n", worst);
+    assert_true(worst < 1e-12);
+    assert_int_equal(sw_device_lm_scores(c->lm, NULL, scores, ref->ids, 1, n_rows, &beyond),
+                     SW_E_BUG);
+    free(scores);
+}
+
 static void test_model(void **state)
 {
     const char *const *paths = *state;
@@ -216,6 +241,7 @@ static void test_model(void **state)
     if (m.model.n_experts) check_tokens(have, &ref);
     if (paths >= models[N_MODELS - N_TRAINED] && !(fabs(nll) <= NLL_LIMIT))
         fail_msg("%s: NLL %g", paths[0], nll);
+    check_scores(&c, &ref, again, n_rows);
     check_decode(&m, &c, &ref);
     check_faults(&m, &ref, m.model.n_experts ? ROUTED_LIMIT : LOGITS_LIMIT);
     on_device_free(&c);

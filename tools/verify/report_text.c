@@ -193,7 +193,7 @@ static void add_comparison(figures *f, const sw_report_eval *e)
         (void)snprintf(more, sizeof more, "nats, by noise of %.2f%%", 100 * e->noise);
         add(f, "KL that rounding explains", value, more);
     }
-#define SW_METRIC(id, field, key, name, shown) add_##shown(f, name, &e->field);
+#define SW_METRIC(id, field, key, name, shown, reads) add_##shown(f, name, &e->field);
 #include "verify/base/metrics.def"
 #undef SW_METRIC
 }

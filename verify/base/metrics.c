@@ -56,14 +56,20 @@ double sw_nll(const float *logits, int64_t vocab, uint32_t target)
 /* 1 when both would choose the same token. */
 double sw_metric_top1(const sw_logits_pair *pair) { return pair->ref_top == pair->have_top; }
 
-void sw_position_compare(sw_position *out, const float *ref, const float *have, int64_t vocab,
-                         uint32_t target, double *scratch)
+static void measure(sw_position *out, const sw_logits_pair *pair)
 {
     static double (*const metrics[SW_METRIC_COUNT])(const sw_logits_pair *) = {
-#define SW_METRIC(id, field, key, line, shown) sw_metric_##field,
+#define SW_METRIC(id, field, key, line, shown, reads) sw_metric_##field,
 #include "verify/base/metrics.def"
 #undef SW_METRIC
     };
+
+    for (int i = 0; i < SW_METRIC_COUNT; i++) out->metrics[i] = metrics[i](pair);
+}
+
+void sw_position_compare(sw_position *out, const float *ref, const float *have, int64_t vocab,
+                         uint32_t target, double *scratch)
+{
     sw_logits_pair pair = {.ref = ref, .have = have, .vocab = vocab, .target = target,
                            .ref_top = top_of(ref, vocab), .have_top = top_of(have, vocab),
                            .ref_exp = scratch};
@@ -84,7 +90,32 @@ void sw_position_compare(sw_position *out, const float *ref, const float *have, 
     out->nll_have = log(have_sum) - ((double)have[target] - have_max);
     pair.ref_sum = ref_sum;
     pair.have_sum = have_sum;
-    for (int i = 0; i < SW_METRIC_COUNT; i++) out->metrics[i] = metrics[i](&pair);
+    measure(out, &pair);
+}
+
+bool sw_metrics_read_logits(void)
+{
+    enum { TOPS, LOGITS };
+    static const int reads[] = {
+#define SW_METRIC(id, field, key, line, shown, reads) reads,
+#include "verify/base/metrics.def"
+#undef SW_METRIC
+    };
+
+    for (int i = 0; i < SW_METRIC_COUNT; i++)
+        if (reads[i] == LOGITS) return true;
+    return false;
+}
+
+void sw_position_of(sw_position *out, const sw_lm_score *score)
+{
+    const sw_logits_pair pair = {.ref_top = score->top_ref, .have_top = score->top,
+                                 .ref_sum = score->sum_ref, .have_sum = score->sum};
+
+    out->nll_have = score->nll;
+    out->nll_ref = score->nll_ref;
+    out->kl = score->kl;
+    if (score->sum_ref > 0 || isnan(score->sum_ref)) measure(out, &pair);
 }
 
 static int compare_doubles(const void *a, const void *b)

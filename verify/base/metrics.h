@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "formats/base/status.h"
+#include "kernels/lm_score.h"
 
 /* An estimate with its confidence interval. */
 typedef struct sw_interval {
@@ -31,7 +32,7 @@ double sw_vec_rel_err(const sw_vec_sums *sums);
 double sw_vec_cosine(const sw_vec_sums *sums);
 
 typedef enum sw_metric_id {
-#define SW_METRIC(id, field, key, line, shown) SW_METRIC_##id,
+#define SW_METRIC(id, field, key, line, shown, reads) SW_METRIC_##id,
 #include "verify/base/metrics.def"
 #undef SW_METRIC
     SW_METRIC_COUNT
@@ -55,7 +56,8 @@ typedef struct sw_logits_pair {
     double ref_sum, have_sum; /* of exp(logit - the largest) */
 } sw_logits_pair;
 
-#define SW_METRIC(id, field, key, line, shown) double sw_metric_##field(const sw_logits_pair *pair);
+#define SW_METRIC(id, field, key, line, shown, reads)                                              \
+    double sw_metric_##field(const sw_logits_pair *pair);
 #include "verify/base/metrics.def"
 #undef SW_METRIC
 
@@ -64,6 +66,11 @@ double sw_nll(const float *logits, int64_t vocab, uint32_t target);
 /* Both distributions at once. scratch holds vocab doubles. */
 void sw_position_compare(sw_position *out, const float *ref, const float *have, int64_t vocab,
                          uint32_t target, double *scratch);
+
+/* Does any metric read logits themselves? If not, sw_position_of makes a position of what a device
+ * says about it. */
+bool sw_metrics_read_logits(void);
+void sw_position_of(sw_position *out, const sw_lm_score *score);
 
 /* The value below which a share p (0..1) of `values` lies: linear between order statistics,
  * at position p * (n - 1). Sorts `values`; n >= 1. */

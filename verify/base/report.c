@@ -403,7 +403,7 @@ static void put_against(json_out *o, const sw_report_eval *e)
         put_num(o, "kl_of_noise", e->noise_kl);
         put_num(o, "noise", e->noise);
     }
-#define SW_METRIC(id, field, key, line, shown) put_interval(o, key, &e->field);
+#define SW_METRIC(id, field, key, line, shown, reads) put_interval(o, key, &e->field);
 #include "verify/base/metrics.def"
 #undef SW_METRIC
 }

@@ -84,7 +84,7 @@ typedef struct sw_report_eval {
     bool is_significant;                    /* nll_diff's interval does not contain zero */
     sw_interval kl;                         /* KL(original || checkpoint) */
     double kl_p99, kl_max;
-#define SW_METRIC(id, field, key, line, shown) sw_interval field;
+#define SW_METRIC(id, field, key, line, shown, reads) sw_interval field;
 #include "verify/base/metrics.def"
 #undef SW_METRIC
     /* Where KL is beyond what so many bits explain of most models: that of the original from itself

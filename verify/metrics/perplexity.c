@@ -23,6 +23,8 @@ typedef struct eval {
     sw_position *positions;      /* [batch * length], the last of each window unused */
     double *stats[N_STATS];      /* [n_windows] */
     double *kl_all;              /* [n_windows * (length - 1)] */
+    sw_lm_score *scores;         /* [batch * length] where the device compares, and */
+    uint32_t *targets;           /* the tokens that follow; else NULL */
     int64_t row0;                /* of the logits at hand, in the batch */
 } eval;
 
@@ -37,6 +39,8 @@ static void eval_free(eval *e)
     sw_mem_put(e->positions);
     for (int s = 0; s < N_STATS; s++) sw_mem_put(e->stats[s]);
     sw_mem_put(e->kl_all);
+    sw_mem_put(e->scores);
+    sw_mem_put(e->targets);
     memset(e, 0, sizeof *e);
 }
 
@@ -45,6 +49,25 @@ static sw_code runner_new(sw_runner *out, const sw_eval_job *job, const sw_lm *l
     if (job->gpu)
         return sw_runner_new_on(out, job->gpu, job->gpus, lm, &job->windows, job->progress, err);
     return sw_runner_new(out, lm, &job->windows, job->n_threads, err);
+}
+
+/* Room for logits on the host, or none where they need not leave the device. */
+static sw_code take_logits(eval *e, sw_err *err)
+{
+    const sw_eval_job *job = e->job;
+    const int64_t n_tokens = sw_windows_batch(&job->windows) * job->windows.length;
+    const int64_t n = e->head_rows * e->vocab;
+    sw_code rc;
+
+    if (sw_runner_can_score(&e->have, job->original ? &e->ref : NULL)) {
+        rc = SW_MEM_GET(&e->scores, n_tokens, "scores", err);
+        return rc == SW_OK ? SW_MEM_GET(&e->targets, n_tokens, "tokens", err) : rc;
+    }
+    if ((rc = SW_MEM_GET(&e->have_logits, n, "logits", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&e->scratch, job->n_threads * e->vocab, "softmax", err)) != SW_OK ||
+        !job->original)
+        return rc;
+    return SW_MEM_GET(&e->ref_logits, n, "logits", err);
 }
 
 static sw_code eval_new(eval *e, const sw_eval_job *job, sw_err *err)
@@ -57,19 +80,18 @@ static sw_code eval_new(eval *e, const sw_eval_job *job, sw_err *err)
     e->vocab = job->checkpoint->model->vocab;
     e->head_rows = sw_runner_head_rows(e->vocab);
     if ((rc = SW_MEM_GET(&e->ids, n_tokens, "windows", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&e->have_logits, e->head_rows * e->vocab, "logits", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&e->scratch, job->n_threads * e->vocab, "softmax", err)) != SW_OK ||
         (rc = SW_MEM_GET(&e->positions, n_tokens, "positions", err)) != SW_OK ||
         (rc = runner_new(&e->have, job, job->checkpoint, err)) != SW_OK)
         return rc;
     if (job->noise > 0.0) sw_engine_set_noise(e->have.engine, job->noise, NOISE_SEED);
     for (int s = 0; s < N_STATS; s++)
         if ((rc = SW_MEM_GET(&e->stats[s], w->n, "window means", err)) != SW_OK) return rc;
-    if (!job->original) return SW_OK;
-    if ((rc = SW_MEM_GET(&e->ref_logits, e->head_rows * e->vocab, "logits", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&e->kl_all, w->n * (w->length - 1), "KL of positions", err)) != SW_OK)
-        return rc;
-    return runner_new(&e->ref, job, job->original, err);
+    if (job->original) {
+        rc = SW_MEM_GET(&e->kl_all, w->n * (w->length - 1), "KL of positions", err);
+        if (rc != SW_OK || (rc = runner_new(&e->ref, job, job->original, err)) != SW_OK)
+            return rc;
+    }
+    return take_logits(e, err);
 }
 
 /* Rows [begin, end) of the logits at hand. */
@@ -92,9 +114,26 @@ static void score_rows(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* All rows of a batch, whose logits stay on the device. */
+static sw_code score_there(eval *e, int64_t n_rows, sw_err *err)
+{
+    const int64_t length = e->job->windows.length;
+    sw_code rc;
+
+    for (int64_t i = 0; i < n_rows; i++)
+        e->targets[i] = i % length == length - 1 ? 0 : e->ids[i + 1]; /* see score_rows */
+    rc = sw_runner_scores(&e->have, e->job->original ? &e->ref : NULL, e->scores, e->targets,
+                          n_rows, err);
+    for (int64_t i = 0; i < n_rows && rc == SW_OK; i++)
+        sw_position_of(&e->positions[i], &e->scores[i]);
+    return rc;
+}
+
 static sw_code score_batch(eval *e, int64_t n_rows, sw_err *err)
 {
     sw_code rc;
+
+    if (e->scores) return score_there(e, n_rows, err);
 
     for (e->row0 = 0; e->row0 < n_rows; e->row0 += e->head_rows) {
         int64_t n = sw_min_i64(e->head_rows, n_rows - e->row0);
@@ -166,7 +205,7 @@ static sw_code run_windows(eval *e, sw_err *err)
         if ((rc = sw_progress_check(e->job->progress, err)) != SW_OK) return rc;
         sw_windows_copy(e->ids, w, at, n);
         if ((rc = sw_runner_blocks(&e->have, e->ids, n, w->length, err)) != SW_OK) return rc;
-        if (e->ref_logits && (rc = run_original(e, at, n, err)) != SW_OK) return rc;
+        if (e->job->original && (rc = run_original(e, at, n, err)) != SW_OK) return rc;
         if ((rc = score_batch(e, n * w->length, err)) != SW_OK) return rc;
         for (int64_t i = 0; i < n; i++) sum_window(e, e->positions + i * w->length, at + i);
     }
@@ -242,7 +281,7 @@ static sw_code summarize(sw_report_eval *out, eval *e, sw_err *err)
     out->ppl_ratio = exp_of(&means[NLL_DIFF]);
     out->is_significant = !sw_interval_has_zero(&means[NLL_DIFF]);
     out->kl = means[KL];
-#define SW_METRIC(id, field, key, line, shown) out->field = means[METRICS + SW_METRIC_##id];
+#define SW_METRIC(id, field, key, line, shown, reads) out->field = means[METRICS + SW_METRIC_##id];
 #include "verify/base/metrics.def"
 #undef SW_METRIC
     out->kl_p99 = sw_percentile(e->kl_all, out->n_predictions, 0.99);

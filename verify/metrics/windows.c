@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "verify/base/metrics.h"
 
 #define DEFAULT_LENGTH_MAX 2048
 #define HEAD_BYTES ((int64_t)32 << 20)
@@ -105,6 +106,18 @@ sw_code sw_runner_head(sw_runner *r, float *logits, int64_t row0, int64_t n, sw_
 {
     if (r->gpu_lm) return sw_device_lm_head(r->gpu_lm, logits, row0, n, err);
     return sw_engine_head(r->engine, r->lm, logits, r->x + row0 * r->lm->model->hidden, n, err);
+}
+
+bool sw_runner_can_score(const sw_runner *have, const sw_runner *ref)
+{
+    if (!have->gpu_lm || sw_metrics_read_logits()) return false;
+    return !ref || (ref->gpu_lm && sw_device_lm_scores_with(have->gpu_lm, ref->gpu_lm));
+}
+
+sw_code sw_runner_scores(sw_runner *have, sw_runner *ref, sw_lm_score *scores,
+                         const uint32_t *targets, int64_t n, sw_err *err)
+{
+    return sw_device_lm_scores(have->gpu_lm, ref ? ref->gpu_lm : NULL, scores, targets, 0, n, err);
 }
 
 int64_t sw_runner_head_rows(int64_t vocab)

@@ -62,6 +62,13 @@ sw_code sw_runner_blocks(sw_runner *r, const uint32_t *ids, int64_t n_seqs, int6
 /* logits [n, vocab] of rows row0 .. row0 + n - 1 of the last sw_runner_blocks. */
 sw_code sw_runner_head(sw_runner *r, float *logits, int64_t row0, int64_t n,
                        sw_err *err) SW_MUST_USE;
+/* Can rows of both (ref: or NULL) be scored without their logits coming here? They are on one
+ * device then, and no metric reads logits. */
+bool sw_runner_can_score(const sw_runner *have, const sw_runner *ref);
+/* scores [n], targets [n] of the first n rows of the last sw_runner_blocks of both: see
+ * sw_device_lm_scores. */
+sw_code sw_runner_scores(sw_runner *have, sw_runner *ref, sw_lm_score *scores,
+                         const uint32_t *targets, int64_t n, sw_err *err) SW_MUST_USE;
 /* Rows of logits that fit 32 MB at a time, 8 .. 512. */
 int64_t sw_runner_head_rows(int64_t vocab);
 

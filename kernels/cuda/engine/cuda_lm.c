@@ -188,6 +188,9 @@ static sw_code load_head(sw_device_lm *lm, const sw_lm *from, sw_err *err)
     if ((rc = load_norm(&lm->norm, lm, from->final_norm, err)) != SW_OK ||
         (rc = load_norm(&lm->norm_bias, lm, from->final_norm_bias, err)) != SW_OK)
         return rc;
+    if ((rc = SW_STORE_TAKE(&lm->d_scores, &lm->store, lm->head_rows, "scores", err)) != SW_OK ||
+        (rc = SW_STORE_TAKE(&lm->d_targets, &lm->store, lm->head_rows, "tokens", err)) != SW_OK)
+        return rc;
     return SW_STORE_TAKE(&lm->d_logits, &lm->store, lm->head_rows * lm->head.n_out, "logits", err);
 }
 
@@ -448,6 +451,58 @@ sw_code sw_device_lm_head(sw_device_lm *lm, float *logits, int64_t row0, int64_t
         if (rc == SW_OK)
             rc = sw_device_download(last->e->gpu, logits + at * vocab, last->d_logits,
                                     4 * some * vocab, err);
+    }
+    return rc;
+}
+
+bool sw_device_lm_scores_with(sw_device_lm *lm, sw_device_lm *ref)
+{
+    const sw_device_lm *a = sw_device_lm_last(lm), *b = sw_device_lm_last(ref);
+
+    return a->e->gpu == b->e->gpu && a->head.n_out == b->head.n_out;
+}
+
+static sw_code check_scored(sw_device_lm *lm, sw_device_lm *ref, const uint32_t *targets,
+                            int64_t row0, int64_t n, sw_err *err)
+{
+    const int64_t n_rows = ref ? sw_min_i64(lm->n_rows, ref->n_rows) : lm->n_rows;
+    const int64_t vocab = sw_device_lm_last(lm)->head.n_out;
+
+    if (row0 < 0 || n < 0 || n > n_rows - row0)
+        return SW_FAIL(err, SW_E_BUG, "rows %lld to %lld of %lld", (long long)row0,
+                       (long long)(row0 + n), (long long)n_rows);
+    if (ref && !sw_device_lm_scores_with(lm, ref))
+        return SW_FAIL(err, SW_E_BUG, "models that are not compared on one device");
+    for (int64_t i = 0; i < n; i++)
+        if (targets[i] >= vocab)
+            return SW_FAIL(err, SW_E_BUG, "token %lu of %lld", (unsigned long)targets[i],
+                           (long long)vocab);
+    return SW_OK;
+}
+
+sw_code sw_device_lm_scores(sw_device_lm *lm, sw_device_lm *ref, sw_lm_score *scores,
+                            const uint32_t *targets, int64_t row0, int64_t n, sw_err *err)
+{
+    sw_device_lm *a = sw_device_lm_last(lm), *b = ref ? sw_device_lm_last(ref) : NULL;
+    const int64_t vocab = a->head.n_out, hidden = lm->e->m->hidden;
+    const int64_t step = b ? sw_min_i64(a->head_rows, b->head_rows) : a->head_rows;
+    sw_device *gpu = a->e->gpu;
+    sw_code rc = check_scored(lm, ref, targets, row0, n, err);
+
+    if (rc == SW_OK) rc = sw_device_use(gpu, err);
+    for (int64_t at = 0; at < n && rc == SW_OK; at += step) {
+        const int64_t some = sw_min_i64(step, n - at), row = row0 + at;
+
+        if ((rc = sw_device_upload(gpu, a->d_targets, targets + at, 4 * some, err)) != SW_OK ||
+            (rc = sw_device_lm_logits(a, a->d_logits, a->d_x + row * hidden, some, err)) != SW_OK)
+            break;
+        if (b) rc = sw_device_lm_logits(b, b->d_logits, b->d_x + row * b->e->m->hidden, some, err);
+        if (rc == SW_OK)
+            rc = sw_cuda_score(a->d_scores, a->d_logits, b ? b->d_logits : NULL, a->d_targets,
+                               some, vocab, a->e->how, err);
+        if (rc == SW_OK)
+            rc = sw_device_download(gpu, scores + at, a->d_scores,
+                                    some * (int64_t)sizeof *scores, err);
     }
     return rc;
 }

@@ -32,6 +32,8 @@ struct sw_device_lm {
     uint32_t *d_ids;       /* [max_tokens] */
     float *d_x;            /* [max_tokens, hidden], of which n_rows are from the last forward */
     float *d_logits;       /* [head_rows, vocab] */
+    sw_lm_score *d_scores; /* [head_rows] */
+    uint32_t *d_targets;   /* [head_rows] */
     int64_t n_rows, head_rows;
     sw_device_store store;
 };

@@ -75,7 +75,9 @@ void sw_device_lm_need(struct sw_spread_need *need, const sw_device_engine *e, c
                         sw_device_weight_bytes(e, &lm->positions) + sw_device_side_bytes(e, lm) +
                         e->max_tokens * (1 + m->n_layers * m->side_inputs) * 4;
     need->last_bytes = sw_device_weight_bytes(e, &lm->head) +
-                       sw_device_lm_head_rows(e, vocab) * vocab * (int64_t)sizeof(float);
+                       sw_device_lm_head_rows(e, vocab) *
+                           (vocab * (int64_t)sizeof(float) + (int64_t)sizeof(sw_lm_score) +
+                            (int64_t)sizeof(uint32_t));
     need->each_bytes = each_bytes(e, kv);
     need->shared_bytes = lm->head.dense == lm->embed.dense && !lm->head.tiles
                              ? sw_device_weight_bytes(e, &lm->embed)

@@ -15,6 +15,7 @@
 #include "formats/base/status.h"
 #include "formats/pack/tiles.h"
 #include "kernels/engine/kv_form.h"
+#include "kernels/lm_score.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -96,6 +97,12 @@ sw_code sw_cuda_bias(void *y, int64_t stride, bool is_f32, const float *bias, in
                      int64_t width, sw_launch how, sw_err *err) SW_MUST_USE;
 /* x = cap * tanh(x / cap) over n floats. */
 sw_code sw_cuda_softcap(float *x, float cap, int64_t n, sw_launch how, sw_err *err) SW_MUST_USE;
+
+/* out [n] = what rows of logits [n, vocab] say about the tokens `targets` [n], ids below vocab, and
+ * beside it those of a reference (NULL: there is none), all on the device: see sw_lm_score. */
+sw_code sw_cuda_score(sw_lm_score *out, const float *have, const float *ref,
+                      const uint32_t *targets, int64_t n, int64_t vocab, sw_launch how,
+                      sw_err *err) SW_MUST_USE;
 
 /* dst [n_out, k_in] BF16 = the weights of device tiles: scale * (code - zero), rounded. Outliers
  * are not looked at. SW_E_UNSUPPORTED: a scale dtype that tiles do not have. */

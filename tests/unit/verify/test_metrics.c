@@ -64,6 +64,27 @@ static void position_compares_two_distributions(void **state)
     near(at.nll_ref, sw_nll(p, 3, 0), 1e-15);
 }
 
+/* What a device says about a position, in place of its logits. */
+static void a_score_makes_a_position(void **state)
+{
+    const sw_lm_score alike = {.nll = 1, .nll_ref = 2, .kl = 0.5, .sum = 3, .sum_ref = 4, .top = 7,
+                               .top_ref = 7};
+    sw_lm_score other = alike;
+    sw_position at;
+
+    (void)state;
+    sw_position_of(&at, &alike);
+    assert_true(at.nll_have == 1 && at.nll_ref == 2 && at.kl == 0.5);
+    assert_true(at.metrics[SW_METRIC_TOP1] == 1);
+    other.top_ref = 8;
+    sw_position_of(&at, &other);
+    assert_true(at.metrics[SW_METRIC_TOP1] == 0);
+    other.sum_ref = (double)NAN; /* a reference that is no number is not left out */
+    at.metrics[SW_METRIC_TOP1] = -1;
+    sw_position_of(&at, &other);
+    assert_true(at.metrics[SW_METRIC_TOP1] == 0);
+}
+
 static void ties_go_to_the_lower_id(void **state)
 {
     const float a[3] = {1, 2, 2}, b[3] = {0, 5, 5}, c[3] = {0, 4, 5};
@@ -154,6 +175,7 @@ int main(void)
         cmocka_unit_test(relative_error_and_cosine),
         cmocka_unit_test(nll_of_known_odds),
         cmocka_unit_test(position_compares_two_distributions),
+        cmocka_unit_test(a_score_makes_a_position),
         cmocka_unit_test(ties_go_to_the_lower_id),
         cmocka_unit_test(a_nan_is_never_hidden),
         cmocka_unit_test(percentile_interpolates),
