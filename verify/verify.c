@@ -304,15 +304,19 @@ static sw_code evaluate_text(verifier *v, sw_err *err)
     const sw_verify_options *o = v->options;
     sw_eval_job job = {.bootstrap = o->bootstrap, .n_threads = v->n_threads, .ranks = o->ranks,
                        .gpu = o->gpu, .gpus = o->gpus, .progress = o->progress};
+    sw_span span = sw_span_open("text");
     sw_code rc = evaluate_together(&job, v, err);
 
+    sw_span_close(span, NULL);
     if (rc != SW_OK || sw_judge_rank(o->ranks) ||
         (rc = measure_gap(v, &job.windows, err)) != SW_OK)
         return rc;
-    if (v->has_original &&
-        (rc = sw_output_errors(&v->report, &v->dense, &v->checkpoint, &v->rescale, &job.windows,
-                               v->n_alone, err)) != SW_OK)
-        return rc;
+    span = sw_span_open("judge outputs");
+    if (v->has_original)
+        rc = sw_output_errors(&v->report, &v->dense, &v->checkpoint, &v->rescale, &job.windows,
+                              v->n_alone, err);
+    sw_span_close(span, NULL);
+    if (rc != SW_OK) return rc;
     job.n_threads = v->n_alone;
     return sw_expected_kl_check(&v->report, &job,
                                 v->checkpoint.is_quantized ? v->checkpoint.scheme.bits_min : 16,

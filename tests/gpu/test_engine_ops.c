@@ -21,7 +21,6 @@
 #include "tests/support/toys/open_model.h"
 #include "tests/support/toys/qtensor_gen.h"
 #include "tests/support/toys/random.h"
-#include "verify/base/metrics.h"
 
 #define ROUNDING 4e-3 /* relative L2 of one rounding to BF16 and what attention adds to it */
 
@@ -549,94 +548,6 @@ static void test_limits(void **state)
     assert_non_null(strstr(err.text, "cuda:1000"));
 }
 
-/* ---- scores ---- */
-
-#define SCORE_ERR 1e-12
-
-/* Equal, not numbers both, or this close. */
-static void expect_score(const char *what, double have, double want, int row)
-{
-    if (have == want || (isnan(have) && isnan(want))) return;
-    if (fabs(have - want) <= SCORE_ERR * (1 + fabs(want))) return;
-    fail_msg("%s of row %d: %.17g, want %.17g", what, row, have, want);
-}
-
-static int first_largest(const float *x, int n)
-{
-    int top = 0;
-
-    for (int i = 1; i < n; i++)
-        if (x[i] > x[top]) top = i;
-    return top;
-}
-
-/* Rows: random twice, the same twice, ties for the largest, all alike, masked, one without numbers. */
-static void fill_scored(float *have, float *ref, int vocab, uint64_t seed)
-{
-    test_rng rng = {seed};
-
-    for (int i = 0; i < 8 * vocab; i++) {
-        ref[i] = (float)(4 * test_gauss(&rng));
-        have[i] = ref[i] + (float)(i / vocab == 1 ? 0 : 0.5 * test_gauss(&rng));
-    }
-    for (int i = 0; i < vocab; i++) {
-        if (i % 3 == 2) have[2 * vocab + i] = ref[2 * vocab + i] = 20; /* the first one is the top */
-        have[3 * vocab + i] = ref[3 * vocab + i] = -7;
-        if (i % 2) have[4 * vocab + i] = -INFINITY;
-    }
-    have[5 * vocab + vocab / 2] = NAN;
-    have[6 * vocab + vocab - 1] = ref[6 * vocab] = 90;
-}
-
-static void check_scores(int vocab, bool has_ref)
-{
-    enum { ROWS = 8 };
-    const size_t n_bytes = 4 * (size_t)(ROWS * vocab);
-    float *have = malloc(n_bytes), *ref = malloc(n_bytes);
-    double *scratch = malloc(sizeof(double) * (size_t)vocab);
-    uint32_t targets[ROWS];
-    sw_lm_score scores[ROWS], *d_scores;
-    const float *d_have, *d_ref;
-
-    fill_scored(have, ref, vocab, (uint64_t)vocab);
-    for (int i = 0; i < ROWS; i++) targets[i] = (uint32_t)(i * 37 % vocab) & ~1u;
-    d_have = device_copy(gpu, have, (int64_t)n_bytes);
-    d_ref = device_copy(gpu, ref, (int64_t)n_bytes);
-    memset(scores, 0xff, sizeof scores);
-    d_scores = device_copy(gpu, scores, sizeof scores);
-    MUST(sw_cuda_score(d_scores, d_have, has_ref ? d_ref : NULL,
-                       device_copy(gpu, targets, sizeof targets), ROWS, vocab, how, err));
-    MUST(sw_device_download(gpu, scores, d_scores, sizeof scores, err));
-    for (int i = 0; i < ROWS; i++) {
-        const float *y = have + i * vocab, *x = ref + i * vocab;
-        sw_position want = {.nll_have = sw_nll(y, vocab, targets[i])}, got = {0};
-
-        if (has_ref) sw_position_compare(&want, x, y, vocab, targets[i], scratch);
-        sw_position_of(&got, &scores[i]);
-        expect_score("NLL", got.nll_have, want.nll_have, i);
-        expect_score("NLL of the reference", got.nll_ref, want.nll_ref, i);
-        expect_score("KL", got.kl, want.kl, i);
-        if (i == 5) continue; /* which has a NaN, and no largest */
-        assert_int_equal(scores[i].top, first_largest(y, vocab));
-        assert_int_equal(scores[i].top_ref, has_ref ? first_largest(x, vocab) : 0);
-        assert_true(got.kl >= 0);
-        for (int m = 0; m < SW_METRIC_COUNT; m++)
-            expect_score("a metric", got.metrics[m], want.metrics[m], i);
-    }
-    free(have), free(ref), free(scratch);
-}
-
-static void test_scores(void **state)
-{
-    static const int vocabs[] = {3, 255, 512, 5003};
-
-    (void)state;
-    for (size_t v = 0; v < sizeof vocabs / sizeof *vocabs; v++) {
-        check_scores(vocabs[v], true);
-        check_scores(vocabs[v], false);
-    }
-}
-
 /* One argument: the tests whose name it matches (* and ? as in a shell). */
 int main(int argc, char **argv)
 {
@@ -645,7 +556,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_rounding), cmocka_unit_test(test_pick),
         cmocka_unit_test(test_decode),   cmocka_unit_test(test_prefill),
         cmocka_unit_test(test_cache),    cmocka_unit_test(test_prefill_here),
-        cmocka_unit_test(test_scores),
     };
     int failed = device_open(&gpu);
 

@@ -3,11 +3,14 @@
 #include <math.h>
 #include <string.h>
 
+#include "formats/base/parallel.h"
 #include "formats/base/size.h"
 #include "formats/num/num.h"
 #include "verify/metrics/perplexity.h"
 
-#define TOKENS_WANTED 1024
+#define TOKENS_MAX 1024  /* that the original runs for it */
+#define PRODUCT_TOKENS_MAX 512 /* of those that a linear reads, evenly spread */
+#define LINEARS_MAX 4    /* that are decoded side by side, each twice over */
 
 typedef struct output_job {
     sw_report *report;
@@ -24,75 +27,136 @@ typedef struct output_job {
     sw_scratch scratch;
 } output_job;
 
-/* Y = X W^T without bias, into a buffer of its own. */
-static sw_code product(float **out, output_job *job, const sw_weight *w, const float *x,
-                       int64_t n_tokens, sw_err *err)
-{
-    sw_weight plain = *w;
-    sw_gemm p = {.m = n_tokens, .x = x, .x_stride = w->k_in, .y_stride = w->n_out, .w = &plain,
-                 .n_threads = job->n_threads};
-    sw_code rc = SW_MEM_GET(out, n_tokens * w->n_out, "outputs of a linear", err);
+/* A linear of the site that is seen: its original weight, and what the checkpoint's differs by. */
+typedef struct output_linear {
+    int64_t at;      /* in job->linears */
+    float *original; /* [n_out, k_in] */
+    sw_spec_weight decoded;
+    sw_err err;
+} output_linear;
 
-    plain.bias = NULL;
-    p.y = *out;
-    return rc == SW_OK ? sw_gemm_run(&p, &job->scratch, err) : rc;
+/* What the site's linears read: every stride-th row. */
+typedef struct seen_rows {
+    const float *x;
+    int64_t n, stride;
+} seen_rows;
+
+typedef struct decode_job {
+    const output_job *job;
+    output_linear *linears;
+} decode_job;
+
+static void linear_free(output_linear *l)
+{
+    sw_spec_weight_free(&l->decoded);
+    sw_mem_put(l->original);
 }
 
 /* The error is the product with W' - W, not a difference of products: at 8 bits float rounding
  * would be half of the latter. */
-static sw_code add_linear(output_job *job, int64_t i, const float *x, int64_t n_tokens,
-                          sw_err *err)
+static sw_code decode_linear(output_linear *l, const output_job *job)
 {
-    const sw_linear_ref *ref = &job->linears[i].ref;
-    sw_weight *w = sw_block_weight(&job->original->blocks[ref->layer], ref->slot, ref->expert);
-    sw_vec_sums *sums = &job->sums[job->tensor_of[i]];
-    float *original = NULL, *y = NULL, *dy = NULL;
-    int64_t n = ref->n_out * ref->k_in;
-    sw_spec_weight decoded = {0};
-    sw_weight diff = {.n_out = ref->n_out, .k_in = ref->k_in, .dense_dtype = SW_DTYPE_F32};
+    const sw_linear_ref *ref = &job->linears[l->at].ref;
+    const sw_weight *w = sw_block_weight(&job->original->blocks[ref->layer], ref->slot,
+                                         ref->expert);
+    const int64_t n = ref->n_out * ref->k_in;
     sw_code rc;
 
-    if ((rc = sw_spec_decode(&decoded, &job->checkpoint->scheme, job->checkpoint->st,
-                             job->linears[i].path, ref->n_out, ref->k_in, err)) != SW_OK ||
-        (rc = SW_MEM_GET(&original, n, "original weight", err)) != SW_OK ||
-        (rc = sw_float_decode_n(original, w->dense, w->dense_dtype, n, err)) != SW_OK)
-        goto done;
-    sw_rescale_back(decoded.values, job->rescale, ref);
-    for (int64_t j = 0; j < n; j++) decoded.values[j] -= original[j];
-    diff.dense = decoded.values;
-    if ((rc = product(&y, job, w, x, n_tokens, err)) != SW_OK ||
-        (rc = product(&dy, job, &diff, x, n_tokens, err)) != SW_OK)
-        goto done;
-    for (int64_t j = 0; j < n_tokens * ref->n_out; j++) {
-        sums->err2 += (double)dy[j] * (double)dy[j];
-        sums->want2 += (double)y[j] * (double)y[j];
-    }
-done:
-    sw_spec_weight_free(&decoded);
-    sw_mem_put(original);
+    if ((rc = sw_spec_decode(&l->decoded, &job->checkpoint->scheme, job->checkpoint->st,
+                             job->linears[l->at].path, ref->n_out, ref->k_in, &l->err)) != SW_OK ||
+        (rc = SW_MEM_GET(&l->original, n, "original weight", &l->err)) != SW_OK ||
+        (rc = sw_float_decode_n(l->original, w->dense, w->dense_dtype, n, &l->err)) != SW_OK)
+        return rc;
+    sw_rescale_back(l->decoded.values, job->rescale, ref);
+    for (int64_t j = 0; j < n; j++) l->decoded.values[j] -= l->original[j];
+    return SW_OK;
+}
+
+static void decode_some(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const decode_job *d = ctx;
+
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) (void)decode_linear(&d->linears[i], d->job);
+}
+
+/* *sum += the squares of X W^T, without a bias. */
+static sw_code add_product(double *sum, output_job *job, const float *values,
+                           const sw_linear_ref *ref, const seen_rows *x, sw_err *err)
+{
+    const int64_t n = x->n * ref->n_out;
+    sw_weight w = {.n_out = ref->n_out, .k_in = ref->k_in, .dense_dtype = SW_DTYPE_F32,
+                   .dense = (float *)(uintptr_t)values};
+    float *y = NULL;
+    sw_gemm p = {.m = x->n, .x = x->x, .x_stride = x->stride * ref->k_in, .y_stride = ref->n_out,
+                 .w = &w, .n_threads = job->n_threads};
+    sw_code rc = SW_MEM_GET(&y, n, "outputs of a linear", err);
+
+    p.y = y;
+    if (rc == SW_OK) rc = sw_gemm_run(&p, &job->scratch, err);
+    for (int64_t j = 0; j < n && rc == SW_OK; j++) *sum += (double)y[j] * (double)y[j];
     sw_mem_put(y);
-    sw_mem_put(dy);
     return rc;
+}
+
+static sw_code add_linear(output_job *job, const output_linear *l, const seen_rows *x,
+                          sw_err *err)
+{
+    const sw_linear_ref *ref = &job->linears[l->at].ref;
+    sw_vec_sums *sums = &job->sums[job->tensor_of[l->at]];
+    sw_code rc = add_product(&sums->want2, job, l->original, ref, x, err);
+
+    return rc == SW_OK ? add_product(&sums->err2, job, l->decoded.values, ref, x, err) : rc;
+}
+
+/* n linears of one site: decoded side by side, multiplied one after the other. */
+static sw_code add_linears(output_job *job, output_linear *linears, int n, const seen_rows *x,
+                           sw_err *err)
+{
+    decode_job d = {job, linears};
+    sw_code rc = SW_OK;
+
+    sw_parallel_for(job->n_threads, n, 1, decode_some, &d);
+    for (int i = 0; i < n; i++) {
+        if (rc == SW_OK && linears[i].err.code != SW_OK) {
+            *err = linears[i].err;
+            rc = err->code;
+        }
+        if (rc == SW_OK) rc = add_linear(job, &linears[i], x, err);
+        linear_free(&linears[i]);
+    }
+    return rc;
+}
+
+static bool is_seen(const output_job *job, int64_t i, sw_site site, int64_t expert, int64_t k_in)
+{
+    const sw_linear_ref *ref = &job->linears[i].ref;
+
+    return ref->layer == job->layer && ref->site == site && ref->expert == expert &&
+           ref->k_in == k_in && job->tensor_of[i] >= 0;
 }
 
 static sw_code see(void *self, sw_site site, int64_t expert, const float *x, int64_t n_tokens,
                    int64_t k_in, const float *residual, const int32_t *token_ids, sw_err *err)
 {
     output_job *job = self;
+    const int64_t stride = sw_max_i64(1, sw_ceil_div(n_tokens, PRODUCT_TOKENS_MAX));
+    const seen_rows rows = {x, sw_ceil_div(n_tokens, stride), stride};
+    output_linear linears[LINEARS_MAX];
     sw_code rc = SW_OK;
+    int n = 0;
 
     (void)residual;
     (void)token_ids;
     if (expert >= 0 && site == SW_SITE_MLP_IN)
         job->routed[job->layer * job->original->model->n_experts + expert] += n_tokens;
-    for (int64_t i = 0; rc == SW_OK && i < job->n_linears; i++) {
-        const sw_linear_ref *ref = &job->linears[i].ref;
-
-        if (ref->layer == job->layer && ref->site == site && ref->expert == expert &&
-            ref->k_in == k_in && job->tensor_of[i] >= 0)
-            rc = add_linear(job, i, x, n_tokens, err);
+    for (int64_t i = 0; i < job->n_linears && n_tokens && rc == SW_OK; i++) {
+        if (is_seen(job, i, site, expert, k_in)) linears[n++] = (output_linear){.at = i};
+        if (n < LINEARS_MAX) continue;
+        rc = add_linears(job, linears, n, &rows, err);
+        n = 0;
     }
-    return rc;
+    return rc == SW_OK ? add_linears(job, linears, n, &rows, err) : rc;
 }
 
 /* Report rows stand in the order of the linears, with those left out that are not quantized. */
@@ -135,7 +199,8 @@ static void count_routed(const output_job *job, int64_t n_tokens)
 
 static sw_code run_tapped(output_job *job, sw_runner *r, const sw_windows *windows, sw_err *err)
 {
-    int64_t n_seqs = sw_max_i64(1, TOKENS_WANTED / windows->length);
+    const int64_t length = sw_min_i64(windows->length, TOKENS_MAX);
+    int64_t n_seqs = TOKENS_MAX / length;
     sw_tap tap = {.self = job, .see = see};
     uint32_t *ids = NULL;
     sw_code rc;
@@ -143,11 +208,11 @@ static sw_code run_tapped(output_job *job, sw_runner *r, const sw_windows *windo
     n_seqs = sw_min_i64(n_seqs, sw_windows_batch(windows));
     if ((rc = SW_MEM_GET(&ids, n_seqs * windows->length, "windows", err)) != SW_OK) return rc;
     sw_windows_copy(ids, windows, 0, n_seqs);
-    rc = sw_engine_embed(r->engine, r->lm, r->x, ids, n_seqs, windows->length, 0, err);
+    rc = sw_engine_embed(r->engine, r->lm, r->x, ids, n_seqs, length, 0, err);
     for (job->layer = 0; rc == SW_OK && job->layer < r->lm->model->n_layers; job->layer++)
-        rc = sw_engine_block(r->engine, &r->lm->blocks[job->layer], r->x, n_seqs,
-                             windows->length, NULL, &tap, SW_RUN_ALL, err);
-    if (rc == SW_OK) count_routed(job, n_seqs * windows->length);
+        rc = sw_engine_block(r->engine, &r->lm->blocks[job->layer], r->x, n_seqs, length, NULL,
+                             &tap, SW_RUN_ALL, err);
+    if (rc == SW_OK) count_routed(job, n_seqs * length);
     sw_mem_put(ids);
     return rc;
 }

@@ -51,8 +51,9 @@ sw_code sw_kernel_gap(sw_report_gap *out, const sw_lm *kernels, const sw_subject
 double sw_kernel_gap_limit(const sw_checkpoint *served, const sw_lm *kernels);
 
 /* Fill output_err of every tensor of the report: the original's activations over a first stretch
- * of the text (about 1000 tokens) go through W and through the decoded W', rescaled back. An
- * expert that got no token keeps -1. */
+ * of the text (at most 1024 tokens) go through W and through the decoded W', rescaled back; of
+ * more than 512 rows that a linear reads so many at most, evenly spread, which on a trained model
+ * leaves the figure within 3 percent. An expert that got no token keeps -1. */
 sw_code sw_output_errors(sw_report *report, const sw_lm *original, const sw_subject *checkpoint,
                          const sw_rescale *rescale, const sw_windows *windows, int n_threads,
                          sw_err *err) SW_MUST_USE;

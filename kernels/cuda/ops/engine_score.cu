@@ -1,7 +1,8 @@
 /* engine_score.cu - what two rows of logits say about the token that follows. See engine_ops.h.
  *
- * The formulas are those of sw_position_compare (verify/base/metrics.c), in double as there. Only the
- * order of sums is another: a thread takes every N_THREADS-th element, and threads are added pairwise.
+ * The formulas are those of sw_position_compare (verify/base/metrics.c), in double as there. Only
+ * the order of sums is another: a thread takes every N_THREADS-th element, and threads are added
+ * pairwise.
  */
 #include <math.h>
 

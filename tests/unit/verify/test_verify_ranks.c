@@ -72,7 +72,7 @@ static void expect_same(const sw_report_eval *have, const sw_report_eval *want)
     assert_true(want->kl.at > 0 && want->kl.low < want->kl.high);
     assert_memory_equal(&have->kl_p99, &want->kl_p99, sizeof want->kl_p99);
     assert_memory_equal(&have->kl_max, &want->kl_max, sizeof want->kl_max);
-#define SW_METRIC(id, field, key, line, shown, reads)                                                     \
+#define SW_METRIC(id, field, key, line, shown, reads)                                              \
     assert_memory_equal(&have->field, &want->field, sizeof want->field);
 #include "verify/base/metrics.def"
 #undef SW_METRIC
