@@ -96,6 +96,17 @@ sw_code sw_device_window_copy(sw_device *gpu, void *d_to, const void *d_from, in
 /* Wait for the stream. SW_E_CUDA: something enqueued so far has failed. */
 sw_code sw_device_sync(sw_device *gpu, sw_err *err) SW_MUST_USE;
 
+/* ---- what a device says about a predicted position, in place of its logits ---- */
+
+/* Figures of sw_position_compare (verify/base/metrics.h), in double and to 1e-12 of it. Without a
+ * reference those of it are 0. */
+typedef struct sw_lm_score {
+    double nll, nll_ref;  /* -log softmax(logits)[token that follows] */
+    double kl;            /* KL(softmax(ref) || softmax(logits)), never below 0; a NaN stays one */
+    double sum, sum_ref;  /* of exp(logit - the largest) */
+    int64_t top, top_ref; /* ids of the largest, ties to the lower */
+} sw_lm_score;
+
 #ifdef __cplusplus
 }
 #endif

@@ -12,7 +12,6 @@
 
 #include "kernels/device.h"
 #include "kernels/engine/generate.h"
-#include "kernels/lm_score.h"
 
 #ifdef __cplusplus
 extern "C" {

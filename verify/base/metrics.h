@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "formats/base/status.h"
-#include "kernels/lm_score.h"
+#include "kernels/device.h"
 
 /* An estimate with its confidence interval. */
 typedef struct sw_interval {

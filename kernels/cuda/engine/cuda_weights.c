@@ -4,6 +4,7 @@
 #include "formats/base/size.h"
 #include "kernels/cuda/engine/cuda_engine_internal.h"
 #include "kernels/cuda/gemm/marlin_tiles.h"
+#include "kernels/cuda/runtime/cuda_upload.h"
 
 #define PLACE_ALIGN 256 /* bytes */
 
@@ -65,16 +66,19 @@ void sw_device_store_free(sw_device_store *store)
 
 #define CHUNK_ELEMS ((int64_t)1 << 20)
 
-/* Through a buffer unless they are BF16 already. */
+/* Unless they are BF16 already, rounded on their way through pinned memory, or through a buffer. */
 sw_code sw_device_copy_as_bf16(sw_device *gpu, sw_bf16 *d_to, const void *from, sw_dtype dtype,
                                int64_t n, sw_err *err)
 {
     const int64_t elem_bytes = sw_dtype_bits(dtype) / 8;
     float *values = NULL;
     uint16_t *rounded = NULL;
-    sw_code rc = SW_OK;
+    bool is_done = false;
+    sw_code rc;
 
     if (dtype == SW_DTYPE_BF16) return sw_device_upload(gpu, d_to, from, 2 * n, err);
+    rc = sw_device_upload_bf16(&is_done, gpu, d_to, from, dtype, n, err);
+    if (rc != SW_OK || is_done) return rc;
     if ((rc = SW_MEM_GET(&values, CHUNK_ELEMS, "conversion", err)) != SW_OK ||
         (rc = SW_MEM_GET(&rounded, CHUNK_ELEMS, "conversion", err)) != SW_OK)
         goto done;

@@ -14,8 +14,8 @@
 
 #include "formats/base/status.h"
 #include "formats/pack/tiles.h"
+#include "kernels/device.h"
 #include "kernels/engine/kv_form.h"
-#include "kernels/lm_score.h"
 
 #ifdef __cplusplus
 extern "C" {
