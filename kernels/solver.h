@@ -119,16 +119,22 @@ sw_code sw_device_factor_finish(sw_device_factor *f, sw_solver *s, double lambda
 
 /* ---- rows in doubles, of a weight's width ---- */
 
-/* Rows of a weight that are worked on at a time: 64, 128, ... or so many at most. Libraries choose
- * by shapes how they sum products, so rows of a weight get the same bytes alone as in the whole
- * where they are cut at multiples of these. */
+/* Rows of a weight that are multiplied together. Libraries choose by shapes how they sum products,
+ * so rows of a weight get the same bytes alone as in the whole where they are cut at multiples of
+ * these. A power of two. */
+#ifndef SW_SOLVER_PRODUCT_ROWS
+#define SW_SOLVER_PRODUCT_ROWS 1024
+#endif
+/* Rows that are worked on at a time, at most: so many products of these in a call, for what goes
+ * column by column waits for itself and takes hardly longer for many rows. */
 #define SW_SOLVER_ROWS 4096
 /* How many of n rows to work on at a time when each takes so many bytes. */
 int64_t sw_solver_rows(const sw_solver *s, int64_t n, int64_t row_bytes);
 /* d_to [n] doubles = floats of the host. */
 sw_code sw_solver_widen(sw_solver *s, double *d_to, const float *from, int64_t n,
                         sw_err *err) SW_MUST_USE;
-/* d_out [n, k] = alpha d_a [n, k] d_b [k, k] + beta d_out */
+/* Rows of these three begin at a multiple of SW_SOLVER_PRODUCT_ROWS; of the first and the last
+ * there are SW_SOLVER_ROWS at most. d_out [n, k] = alpha d_a [n, k] d_b [k, k] + beta d_out */
 sw_code sw_solver_times(sw_solver *s, double *d_out, double beta, double alpha, const double *d_a,
                         const double *d_b, int64_t n, int64_t k, sw_err *err) SW_MUST_USE;
 /* d_out [n, k] -= d_w [n, k] d_b [k, k], d_w of BF16. */

@@ -27,12 +27,12 @@ extern "C" {
 #define SW_SPLIT_PART_ELEMS ((int64_t)8 << 20) /* sums in floats that such products have room for */
 #define SW_FACTOR_BASE 32 /* rows of the diagonal blocks that are inverted directly */
 
-/* See sw_solver_rows. */
+/* See sw_solver_rows: whole pieces, one at least, so that bytes do not depend on memory. */
 static inline int64_t sw_solver_rows_in(int64_t work_bytes, int64_t n, int64_t row_bytes)
 {
     int64_t rows = SW_SOLVER_ROWS;
 
-    while (rows > 64 && rows * row_bytes > work_bytes) rows /= 2;
+    while (rows > SW_SOLVER_PRODUCT_ROWS && rows * row_bytes > work_bytes) rows /= 2;
     return rows < n ? rows : n;
 }
 
@@ -90,12 +90,16 @@ static inline int64_t sw_solve_rows_at_a_time(const sw_solve_size *p, int64_t wo
     return n > 64 ? n : 64;
 }
 
+/* Rows of n whose systems are made at a time: whole pieces, or where not even one fits a part of
+ * one that begins at the same rows wherever the n begin. */
 static inline int64_t sw_solve_system_rows(int64_t n, int64_t n_groups)
 {
     const int64_t most = SW_SOLVER_SYSTEM_BYTES / (8 * n_groups * n_groups);
-    const int64_t rows = n < most ? n : most;
+    int64_t rows = SW_SOLVER_PRODUCT_ROWS;
 
-    return rows > 1 ? rows : 1;
+    while (rows > 1 && rows > most) rows /= 2;
+    if (rows == SW_SOLVER_PRODUCT_ROWS) rows = most / rows * rows;
+    return rows < n ? rows : n;
 }
 
 /* Bytes of a solve, beside its operands: the factor and the shift. */

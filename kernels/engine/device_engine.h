@@ -43,6 +43,11 @@ typedef struct sw_device_block sw_device_block;
 /* Copy the weights of a block; `block` is not needed afterwards. */
 sw_code sw_device_block_load(sw_device_block **out, sw_device_engine *e, const sw_block *block,
                              sw_err *err) SW_MUST_USE;
+/* The same beside a block that was loaded from `like_of`, whose memory is still there: dense
+ * linears with the same values in memory are copied on the device. */
+sw_code sw_device_block_load_like(sw_device_block **out, sw_device_engine *e, const sw_block *block,
+                                  const sw_device_block *like, const sw_block *like_of,
+                                  sw_err *err) SW_MUST_USE;
 void sw_device_block_free(sw_device_block *block); /* accepts NULL */
 
 /* Give a loaded dense linear other values, rounded to BF16: d_values [n_out, k_in] floats on the

@@ -78,14 +78,21 @@ static sw_code site_cut_new(site_cut *out, const sw_block_job *job, const int64_
 static void site_cut_free(site_cut *cut) { sw_mem_put(cut->linears); }
 
 /* First every rank solves what is its own of them, since none can wait for another in a lane; then
- * all get all of each, in one order. */
+ * all get all of them, and hand them on in one order. */
 static sw_code hand_on_shared(const site_work *s, int64_t n, sw_err *err)
 {
-    sw_code rc = SW_OK;
+    const sw_quant_options *options = s->job->options;
+    sw_share_item *items = NULL;
+    sw_code rc = SW_MEM_GET(&items, n, "rows of ranks", err);
 
+    for (int64_t i = 0; i < n && rc == SW_OK; i++)
+        items[i] = (sw_share_item){s->linear[i], &s->out[i].q, s->out[i].figures,
+                                   &s->out[i].report};
+    if (rc == SW_OK) rc = sw_share_gather(items, n, s->shared->share, options->team, err);
+    sw_mem_put(items);
     for (int64_t i = 0; i < n && rc == SW_OK; i++) {
-        rc = sw_linear_gather(&s->out[i], s->job, s->linear[i], s->shared->share, err);
-        if (rc == SW_OK) rc = sw_linear_hand_on(&s->out[i], s->job, s->linear[i], err);
+        sw_linear_finish(&s->out[i], s->job, s->linear[i], options->n_threads);
+        rc = sw_linear_hand_on(&s->out[i], s->job, s->linear[i], err);
     }
     return rc;
 }

@@ -199,9 +199,12 @@ static void decode(sw_solved *out, const sw_block_job *job, int n_threads, const
     sw_span_close(span, path);
 }
 
-/* All rows are there: what is told of them, and their values for whoever runs the block. */
-static void finish(sw_solved *out, const sw_block_job *job, int n_threads, const char *path)
+void sw_linear_finish(sw_solved *out, const sw_block_job *job, int64_t i, int n_threads)
 {
+    const sw_linear_ref *ref = &job->linears[i];
+    char path[256];
+
+    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
     scale_range(&out->report, &out->q);
     count_exponents(&out->report, &out->q, out->w);
     if (job->streams) decode(out, job, n_threads, path);
@@ -242,7 +245,7 @@ static sw_code solve_loaded(sw_solved *out, const sw_block_job *job, int64_t i, 
         goto done;
     p.importance = importance;
     rc = sw_share_solve(&out->q, &p, rows, out->figures, shift, solve_rows, &by, &out->report, err);
-    if (rc == SW_OK && !shared->share) finish(out, job, at->n_threads, path);
+    if (rc == SW_OK && !shared->share) sw_linear_finish(out, job, i, at->n_threads);
 done:
     sw_mem_put(importance);
     sw_target_shift_free(shift, p.factor);
@@ -265,20 +268,6 @@ sw_code sw_linear_solve(sw_solved *out, sw_block_job *job, int64_t i, const sw_s
     }
     if (rc == SW_OK) rc = solve_loaded(out, job, i, path, shared, at, err);
     if (rc != SW_OK) sw_err_prefix(err, "%s", path);
-    return rc;
-}
-
-sw_code sw_linear_gather(sw_solved *out, const sw_block_job *job, int64_t i,
-                         const sw_site_share *share, sw_err *err)
-{
-    const sw_linear_ref *ref = &job->linears[i];
-    char path[256];
-    sw_code rc = sw_share_gather(&out->q, out->figures, &out->report, share, i, job->options->team,
-                                 err);
-
-    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
-    if (rc == SW_OK) finish(out, job, job->options->n_threads, path);
-    else sw_err_prefix(err, "%s", path);
     return rc;
 }
 

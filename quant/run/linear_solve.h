@@ -43,9 +43,9 @@ sw_code sw_linear_load(float *w, const sw_block_job *job, const sw_linear_ref *r
  * freed by sw_solved_free whatever comes. */
 sw_code sw_linear_solve(sw_solved *out, sw_block_job *job, int64_t i, const sw_shared_stats *shared,
                         const sw_place *at, sw_err *err) SW_MUST_USE;
-/* A shared one gets the rows of the other ranks, all of which call it. */
-sw_code sw_linear_gather(sw_solved *out, const sw_block_job *job, int64_t i,
-                         const sw_site_share *share, sw_err *err) SW_MUST_USE;
+/* What is told of a linear whose rows are all there, and its values for whoever runs the block:
+ * of one that ranks share, for which sw_linear_solve leaves it. */
+void sw_linear_finish(sw_solved *out, const sw_block_job *job, int64_t i, int n_threads);
 /* What rank `owner` has solved alone, to all ranks of the run; `out` is empty at the others. */
 sw_code sw_linear_share(sw_solved *out, sw_block_job *job, int64_t i, int owner,
                         sw_err *err) SW_MUST_USE;

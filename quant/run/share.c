@@ -22,33 +22,37 @@ sw_hessian sw_share_hessian(const sw_hessian *hess, sw_rows rows, int64_t n_out)
 
 /* --- what travels --- */
 
-/* Rows of an array that every rank has room for: from each rank its own to all. */
+/* Rows of an array that every rank has room for. */
 typedef struct row_array {
-    void *at;
+    void *at; /* NULL: there is none, at any rank */
     int64_t row_bytes;
 } row_array;
 
-static sw_code spread(row_array array, sw_rows rows, int from, sw_team *team, sw_err *err)
-{
-    const int64_t n = (rows.end - rows.begin) * array.row_bytes;
+#define ARRAYS_MAX 5 /* of a linear */
 
-    if (!array.at || n <= 0) return SW_OK;
-    return sw_team_broadcast(team, from, (char *)array.at + rows.begin * array.row_bytes,
-                             (size_t)n, err);
-}
-
-static sw_code spread_rows(const sw_qtensor *q, sw_rows rows, int from, sw_team *team, sw_err *err)
+/* Of a tensor, and what its rows cost. */
+static void list_arrays(row_array out[ARRAYS_MAX], const sw_qtensor *q, sw_row_figures *figures)
 {
-    const row_array arrays[] = {
+    const row_array arrays[ARRAYS_MAX] = {
         {q->codes, q->k_in},
         {q->scales, q->n_groups * (int64_t)sizeof *q->scales},
         {q->zeros, q->n_groups},
-        {q->outlier_values, q->spec.n_outliers * (int64_t)sizeof *q->outlier_values}};
-    sw_code rc = SW_OK;
+        {q->outlier_values, q->spec.n_outliers * (int64_t)sizeof *q->outlier_values},
+        {figures, (int64_t)sizeof *figures}};
 
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays && rc == SW_OK; i++)
-        rc = spread(arrays[i], rows, from, team, err);
-    return rc;
+    memcpy(out, arrays, sizeof arrays);
+}
+
+/* Those rows of arrays that `from` has, behind what is on the list. */
+static void add_parts(sw_team_part *parts, int64_t *n, const row_array *arrays, int n_arrays,
+                      sw_rows rows, int from)
+{
+    for (int i = 0; i < n_arrays; i++) {
+        if (!arrays[i].at || rows.end <= rows.begin) continue;
+        parts[(*n)++] = (sw_team_part){
+            from, (char *)arrays[i].at + rows.begin * arrays[i].row_bytes,
+            (size_t)((rows.end - rows.begin) * arrays[i].row_bytes)};
+    }
 }
 
 /* A report, whose method is a name: of each host its own. */
@@ -91,9 +95,15 @@ sw_code sw_share_tensor(sw_qtensor *q, sw_solve_report *report, int from, sw_tea
 {
     const sw_rows all = {0, q->n_out};
     const sw_span span = sw_span_open("share");
+    row_array arrays[ARRAYS_MAX];
+    sw_team_part parts[ARRAYS_MAX];
+    int64_t n = 0;
     sw_code rc = spread_head(q, report, from, team, err);
 
-    if (rc == SW_OK) rc = spread_rows(q, all, from, team, err);
+    list_arrays(arrays, q, NULL);
+    add_parts(parts, &n, arrays, ARRAYS_MAX, all, from);
+    for (int64_t i = 0; i < n && rc == SW_OK; i++)
+        rc = sw_team_broadcast(team, from, parts[i].data, parts[i].n_bytes, err);
     sw_span_close(span, NULL);
     return rc;
 }
@@ -133,25 +143,46 @@ sw_code sw_share_solve(sw_qtensor *q, const sw_solve_problem *p, sw_rows rows,
     return rc;
 }
 
-sw_code sw_share_gather(sw_qtensor *q, sw_row_figures *figures, sw_solve_report *report,
-                        const sw_site_share *share, int64_t i, sw_team *team, sw_err *err)
+/* The rows of all ranks, in one go: each sends its own while those of others come. */
+static sw_code gather_rows(const sw_share_item *items, int64_t n, const sw_site_share *share,
+                           sw_team *team, sw_err *err)
 {
-    const row_array array = {figures, (int64_t)sizeof *figures};
-    const sw_span span = sw_span_open("share");
-    sw_row_figures sum;
-    sw_code rc = spread_head(q, report, sw_site_share_first(share, i), team, err);
+    sw_team_part *parts = NULL;
+    int64_t n_parts = 0;
+    sw_code rc = SW_MEM_GET(&parts, n * share->n_ranks * ARRAYS_MAX, "rows of ranks", err);
 
-    for (int rank = 0; rank < share->n_ranks && rc == SW_OK; rank++) {
-        const sw_rows rows = sw_site_share_rows(share, i, rank);
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
+        row_array arrays[ARRAYS_MAX];
 
-        rc = spread_rows(q, rows, rank, team, err);
-        if (rc == SW_OK) rc = spread(array, rows, rank, team, err);
+        list_arrays(arrays, items[i].q, items[i].figures);
+        for (int rank = 0; rank < share->n_ranks; rank++)
+            add_parts(parts, &n_parts, arrays, ARRAYS_MAX,
+                      sw_site_share_rows(share, items[i].linear, rank), rank);
     }
+    if (rc == SW_OK) rc = sw_team_share(team, parts, n_parts, err);
+    sw_mem_put(parts);
+    return rc;
+}
+
+sw_code sw_share_gather(const sw_share_item *items, int64_t n, const sw_site_share *share,
+                        sw_team *team, sw_err *err)
+{
+    const sw_span span = sw_span_open("share");
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < n && rc == SW_OK; i++)
+        rc = spread_head(items[i].q, items[i].report,
+                         sw_site_share_first(share, items[i].linear), team, err);
+    if (rc == SW_OK) rc = gather_rows(items, n, share, team, err);
     sw_span_close(span, NULL);
-    if (rc != SW_OK || !figures || report->error < 0) return rc;
-    sum = sw_rows_sum(figures, q->n_out);
-    sw_rows_report(report, &sum);
-    return SW_OK;
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
+        sw_row_figures sum;
+
+        if (!items[i].figures || items[i].report->error < 0) continue;
+        sum = sw_rows_sum(items[i].figures, items[i].q->n_out);
+        sw_rows_report(items[i].report, &sum);
+    }
+    return rc;
 }
 
 sw_code sw_share_forms(double (*by_row)[5], const sw_factor *factor, const sw_hessian *seen,
@@ -169,10 +200,14 @@ sw_code sw_share_forms(double (*by_row)[5], const sw_factor *factor, const sw_he
 sw_code sw_share_gather_forms(double (*by_row)[5], const sw_site_share *share, int64_t i,
                               sw_team *team, sw_err *err)
 {
-    sw_code rc = SW_OK;
+    const row_array array = {by_row, (int64_t)sizeof *by_row};
+    sw_team_part *parts = NULL;
+    int64_t n = 0;
+    sw_code rc = SW_MEM_GET(&parts, share->n_ranks, "rows of ranks", err);
 
     for (int rank = 0; rank < share->n_ranks && rc == SW_OK; rank++)
-        rc = spread((row_array){by_row, (int64_t)sizeof *by_row},
-                    sw_site_share_rows(share, i, rank), rank, team, err);
+        add_parts(parts, &n, &array, 1, sw_site_share_rows(share, i, rank), rank);
+    if (rc == SW_OK) rc = sw_team_share(team, parts, n, err);
+    sw_mem_put(parts);
     return rc;
 }

@@ -24,11 +24,18 @@ sw_code sw_share_solve(sw_qtensor *q, const sw_solve_problem *p, sw_rows rows,
                        sw_code (*solve)(sw_qtensor *q, const sw_solve_problem *p, void *self,
                                         sw_solve_report *report, sw_err *err),
                        void *self, sw_solve_report *report, sw_err *err) SW_MUST_USE;
-/* What every rank has solved of linear i of a site, to all, with the figures of the whole. Every
- * rank calls it, for one linear after the other. */
-sw_code sw_share_gather(sw_qtensor *q, sw_row_figures *figures, sw_solve_report *report,
-                        const sw_site_share *share, int64_t i, struct sw_team *team,
-                        sw_err *err) SW_MUST_USE;
+/* A linear of a site: its number there, what it is in codes, what its rows cost (or NULL), and how
+ * it was solved. */
+typedef struct sw_share_item {
+    int64_t linear;
+    sw_qtensor *q;
+    sw_row_figures *figures;
+    sw_solve_report *report;
+} sw_share_item;
+/* What every rank has solved of n linears of a site, to all, with the figures of the whole. Every
+ * rank calls it. */
+sw_code sw_share_gather(const sw_share_item *items, int64_t n, const sw_site_share *share,
+                        struct sw_team *team, sw_err *err) SW_MUST_USE;
 /* by_row [n_out]: the forms (target.h) of these rows of a weight w; and those of all ranks' rows of
  * linear i, to all. */
 sw_code sw_share_forms(double (*by_row)[5], const sw_factor *factor, const sw_hessian *seen,

@@ -63,37 +63,21 @@ void sw_sums_free(sw_sums *sums)
 
 /* --- between ranks --- */
 
-/* Between which ranks a sum moves, and what carries it. */
-typedef struct carrier {
-    sw_team *team;
-    const sw_backend *backend;
-    void *link; /* the backend's */
-} carrier;
-
-/* What is said of a sum before its arrays. */
-typedef struct sum_head {
-    int64_t n_tokens, is_weighed;
-} sum_head;
-
-static sw_code move_head(const carrier *c, sw_hessian *sum, int other, bool is_had, bool is_for_all,
-                         sw_err *err)
+static sw_code move_head(const sw_carrier *c, sw_hessian *sum, int other, bool is_had, sw_err *err)
 {
-    sum_head head = {sum->n_tokens, sum->is_weighed};
-    sw_code rc = is_for_all ? sw_team_broadcast(c->team, other, &head, sizeof head, err)
-                 : is_had   ? sw_team_send(c->team, other, &head, sizeof head, err)
-                            : sw_team_receive(c->team, other, &head, sizeof head, err);
+    sw_sum_head head = {sum->n_tokens, sum->is_weighed};
+    sw_code rc = is_had ? sw_team_send(c->team, other, &head, sizeof head, err)
+                        : sw_team_receive(c->team, other, &head, sizeof head, err);
 
     sum->n_tokens = head.n_tokens;
-    /* a rank without a piece of the text has not asked for what the others sum */
     return rc == SW_OK && head.is_weighed ? sw_hessian_weigh(sum, err) : rc;
 }
 
-/* A sum of which this rank has (is_had) or gets the arrays. To one rank; or from rank `other` to
- * all, which is_for_all says. What saw no token holds zeros, which stay at home. */
-static sw_code move_sum(const carrier *c, sw_hessian *sum, int other, bool is_had, bool is_for_all,
-                        sw_err *err)
+/* A sum of which this rank has (is_had) or gets the arrays, to or from another. What saw no token
+ * holds zeros, which stay at home. */
+static sw_code move_sum(const sw_carrier *c, sw_hessian *sum, int other, bool is_had, sw_err *err)
 {
-    sw_code rc = move_head(c, sum, other, is_had, is_for_all, err);
+    sw_code rc = move_head(c, sum, other, is_had, err);
     const int64_t k = sum->k_in, n[] = {k * k, sw_hessian_d_elems(sum), sum->n_out_residual * k};
     double *arrays[] = {sum->h, sum->d, sum->r};
 
@@ -101,8 +85,8 @@ static sw_code move_sum(const carrier *c, sw_hessian *sum, int other, bool is_ha
         const int64_t size = n[i] * (int64_t)sizeof *arrays[i];
 
         if (!arrays[i]) continue;
-        rc = is_had ? c->backend->link_send(c->link, arrays[i], size, is_for_all ? -1 : other, err)
-                    : c->backend->link_receive(c->link, arrays[i], size, other, is_for_all, err);
+        rc = is_had ? c->backend->link_send(c->link, arrays[i], size, other, err)
+                    : c->backend->link_receive(c->link, arrays[i], size, other, false, err);
     }
     return rc;
 }
@@ -144,13 +128,13 @@ static sw_code push(gathering *g, sw_hessian *sum, sw_piece_run run, int64_t n_p
 }
 
 static sw_code take_run(gathering *g, int rank, sw_piece_run run, int64_t n_pieces,
-                        const carrier *c, sw_err *err)
+                        const sw_carrier *c, sw_err *err)
 {
     const sw_hessian *like = g->own;
     sw_hessian *to = &g->taken[g->n];
     sw_code rc = sw_hessian_new_like(to, like, err);
 
-    if (rc == SW_OK) rc = move_sum(c, to, rank, false, false, err);
+    if (rc == SW_OK) rc = move_sum(c, to, rank, false, err);
     return rc == SW_OK ? push(g, to, run, n_pieces, err) : rc;
 }
 
@@ -166,14 +150,14 @@ static void keep(gathering *g)
 }
 
 /* Sum number i of every rank's stats, all to one rank. */
-static sw_code gather_sum(sw_sums *sums, int64_t i, int to, const carrier *c, sw_err *err)
+static sw_code gather_sum(sw_sums *sums, int64_t i, int to, const sw_carrier *c, sw_err *err)
 {
     gathering g = {.own = sw_site_stats_sum(sums->stats, i)};
     const int me = sw_team_rank(c->team), n_ranks = sw_team_size(c->team);
     sw_code rc = SW_OK;
 
     for (int j = 0; me != to && j < sums->n && rc == SW_OK; j++)
-        rc = move_sum(c, sw_site_stats_sum(sums->parts[j], i), to, true, false, err);
+        rc = move_sum(c, sw_site_stats_sum(sums->parts[j], i), to, true, err);
     for (int rank = 0; me == to && rank < n_ranks && rc == SW_OK; rank++) {
         sw_piece_run runs[SW_PIECES_MAX];
         const int n = sw_pieces_left(runs, sw_piece_of_rank(sums->n_pieces, rank, n_ranks),
@@ -229,20 +213,28 @@ static void drop_others(sw_site_stats *stats, sw_team *team)
     }
 }
 
-static sw_code gather_all(sw_sums *sums, const carrier *c, sw_err *err)
+/* Sum number i of every rank's stats, for all of them. */
+static sw_code sum_for_all(sw_sums *sums, int64_t i, const sw_carrier *c, sw_err *err)
 {
-    const int me = sw_team_rank(c->team), n_ranks = sw_team_size(c->team);
+    sw_hessian *mine[SW_PIECES_MAX];
+
+    for (int j = 0; j < sums->n; j++) mine[j] = sw_site_stats_sum(sums->parts[j], i);
+    return sw_sum_for_all(sw_site_stats_sum(sums->stats, i), mine, sums->n, sums->n_pieces, c, err);
+}
+
+static sw_code gather_all(sw_sums *sums, const sw_carrier *c, sw_err *err)
+{
+    const int n_ranks = sw_team_size(c->team);
     const int64_t n = sw_site_stats_n_sums(sums->stats);
     sw_code rc = gather_counts(sums, c->team, err);
 
     for (int64_t i = 0; i < n && rc == SW_OK; i++) {
         const int64_t expert = sw_site_stats_sum_expert(sums->stats, i);
         const bool is_for_all = expert < 0 || sums->is_for_all;
-        sw_hessian *sum = sw_site_stats_sum(sums->stats, i);
 
-        if (!sum->k_in) continue;
-        rc = gather_sum(sums, i, is_for_all ? 0 : sw_sums_owner(expert, n_ranks), c, err);
-        if (rc == SW_OK && is_for_all) rc = move_sum(c, sum, 0, me == 0, true, err);
+        if (!sw_site_stats_sum(sums->stats, i)->k_in) continue;
+        rc = is_for_all ? sum_for_all(sums, i, c, err)
+                        : gather_sum(sums, i, sw_sums_owner(expert, n_ranks), c, err);
     }
     return rc;
 }
@@ -260,7 +252,7 @@ static const sw_place *place_of(sw_site_stats *stats)
 sw_code sw_sums_gather(sw_sums *sums, sw_team *team, sw_err *err)
 {
     const sw_place at = *place_of(sums->stats);
-    carrier c = {.team = team, .backend = sw_backend_of(&at)};
+    sw_carrier c = {.team = team, .backend = sw_backend_of(&at)};
     sw_span span;
     sw_code rc;
 

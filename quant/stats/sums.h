@@ -1,8 +1,8 @@
 /* sums.h - the sums of pieces of a text on their way to the sums of all of it (pieces.h).
  *
  * On one rank a sum per run of pieces, each freed when it has joined another. Of several ranks
- * one gets the runs of all, adds them in the same order, and hands the result on: sums of a site
- * rank 0, to all; those of an expert its owner, which keeps them, or rank 0 like those of a site.
+ * somebody gets the runs of all and adds them in the same order: those of an expert its owner,
+ * which keeps the result; of a site every rank a stretch, which then goes to all (sums_all.c).
  */
 #ifndef SW_QUANT_STATS_SUMS_H
 #define SW_QUANT_STATS_SUMS_H
@@ -30,6 +30,23 @@ sw_code sw_sums_end(sw_sums *sums, sw_err *err) SW_MUST_USE;
 /* All pieces of this rank are: let `stats` be that of the whole text. Every rank calls it. */
 sw_code sw_sums_gather(sw_sums *sums, struct sw_team *team, sw_err *err) SW_MUST_USE;
 void sw_sums_free(sw_sums *sums); /* all but `stats`; accepts a zeroed one */
+
+/* Between which ranks sums move, and what carries them. */
+typedef struct sw_carrier {
+    struct sw_team *team;
+    const sw_backend *backend;
+    void *link; /* the backend's */
+} sw_carrier;
+
+/* What is said of a sum before its arrays. */
+typedef struct sw_sum_head {
+    int64_t n_tokens, is_weighed;
+} sw_sum_head;
+
+/* For sums.c: mine [n_mine] are this rank's sums of its runs of the text's n_pieces, settled, which
+ * are used up; the first may be `own`, which becomes that of the whole text at every rank. */
+sw_code sw_sum_for_all(sw_hessian *own, sw_hessian *const *mine, int n_mine, int64_t n_pieces,
+                       const sw_carrier *carrier, sw_err *err) SW_MUST_USE;
 
 /* The rank that solves an expert. */
 int sw_sums_owner(int64_t expert, int n_ranks);

@@ -2,7 +2,7 @@
  *
  * Short messages go to rank 0 and come back from it. A broadcast of much data goes along the ranks
  * as a chain, in pieces, so that every link works at the same time; one of little data along a
- * tree, so that few steps lie in a row.
+ * tree, so that few steps lie in a row. What each rank has some of goes round all of them.
  */
 #include "quant/team/team.h"
 
@@ -139,13 +139,64 @@ sw_code sw_team_broadcast(sw_team *team, int from, void *data, size_t n_bytes, s
                                   : along_tree(team, from, data, n_bytes, err);
 }
 
-sw_code sw_team_gather(sw_team *team, void *data, const size_t *begins, sw_err *err)
+/* --- parts that go round --- */
+
+/* The first part from `at` on that is a rank's and not empty; n: there is none. */
+static int64_t part_of(const sw_team_part *parts, int64_t n, int64_t at, int from)
+{
+    while (at < n && (parts[at].from != from || !parts[at].n_bytes)) at++;
+    return at;
+}
+
+/* One rank's parts to the rank behind this one, while another's come from the rank before. Their
+ * numbers may differ: part i of the one goes while part i of the other comes, at every rank. */
+static sw_code pass_on(sw_team *team, const sw_team_part *parts, int64_t n, int out, int in,
+                       sw_err *err)
+{
+    int64_t i = part_of(parts, n, 0, out), j = part_of(parts, n, 0, in);
+    sw_code rc = SW_OK;
+
+    while (rc == SW_OK && (i < n || j < n)) {
+        sw_transfer both = {.to = -1, .from = -1};
+
+        if (i < n) {
+            both.to = (team->rank + 1) % team->size;
+            both.out = parts[i].data;
+            both.n_out_bytes = parts[i].n_bytes;
+            i = part_of(parts, n, i + 1, out);
+        }
+        if (j < n) {
+            both.from = (team->rank + team->size - 1) % team->size;
+            both.in = parts[j].data;
+            both.n_in_bytes = parts[j].n_bytes;
+            j = part_of(parts, n, j + 1, in);
+        }
+        rc = move(team, &both, err);
+    }
+    return rc;
+}
+
+sw_code sw_team_share(sw_team *team, const sw_team_part *parts, int64_t n, sw_err *err)
 {
     sw_code rc = SW_OK;
 
-    for (int rank = 0; rank < sw_team_size(team) && rc == SW_OK; rank++)
-        rc = sw_team_broadcast(team, rank, (char *)data + begins[rank],
-                               begins[rank + 1] - begins[rank], err);
+    for (int step = 0; step + 1 < sw_team_size(team) && rc == SW_OK; step++)
+        rc = pass_on(team, parts, n, (team->rank - step + team->size) % team->size,
+                     (team->rank - step - 1 + team->size) % team->size, err);
+    return rc;
+}
+
+sw_code sw_team_gather(sw_team *team, void *data, const size_t *begins, sw_err *err)
+{
+    const int size = sw_team_size(team);
+    sw_team_part *parts = NULL;
+    sw_code rc = SW_MEM_GET(&parts, size, "parts of ranks", err);
+
+    for (int rank = 0; rank < size && rc == SW_OK; rank++)
+        parts[rank] = (sw_team_part){rank, (char *)data + begins[rank],
+                                     begins[rank + 1] - begins[rank]};
+    if (rc == SW_OK) rc = sw_team_share(team, parts, size, err);
+    sw_mem_put(parts);
     return rc;
 }
 

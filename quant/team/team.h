@@ -52,6 +52,16 @@ sw_code sw_team_exchange(sw_team *team, int to, const void *out, size_t n_out_by
 sw_code sw_team_broadcast(sw_team *team, int from, void *data, size_t n_bytes,
                           sw_err *err) SW_MUST_USE;
 
+/* Parts of arrays: each is at `data` of the rank `from`, and of every rank afterwards. The list is
+ * the same at every rank but for addresses. Parts go round the ranks, each of which sends while it
+ * receives: half the time of broadcasts on two, less on more. */
+typedef struct sw_team_part {
+    int from;
+    void *data;
+    size_t n_bytes; /* may be 0 */
+} sw_team_part;
+sw_code sw_team_share(sw_team *team, const sw_team_part *parts, int64_t n,
+                      sw_err *err) SW_MUST_USE;
 /* Each rank has the bytes [begins[rank], begins[rank + 1]) of `data`, and all of them afterwards.
  * begins [ranks + 1] is the same at every rank. */
 sw_code sw_team_gather(sw_team *team, void *data, const size_t *begins, sw_err *err) SW_MUST_USE;

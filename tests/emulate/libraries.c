@@ -77,32 +77,66 @@ typedef struct gemm {
     const void *a, *b;
     void *c;
     cudaDataType a_type, b_type, c_type;
-    float alpha, beta;
+    double alpha, beta;
+    int n_slices; /* of k, each rounded to what sums are before the next is added */
 } gemm;
+
+/* Libraries choose by the shape of a product how they sum it: so whoever counts on a row's bytes
+ * for any number of rows is found out here as on a device. */
+static int slices_of(int64_t m, int64_t n, int64_t batch) { return (int)(1 + m * n * batch % 5); }
+
+/* c [m, n] without gaps = op(A) op(B) of k in [from, from + n_k). */
+static void multiply_slice(double *c, const gemm *p, const double *a, const double *b, int64_t a_ld,
+                           int64_t b_ld, int64_t from, int64_t n_k)
+{
+    const double *a_at = a + (p->turn_a == CblasTrans ? from : from * a_ld);
+    const double *b_at = b + (p->turn_b == CblasTrans ? from * b_ld : from);
+
+    cblas_dgemm(CblasColMajor, p->turn_a, p->turn_b, (int)p->m, (int)p->n, (int)n_k, 1.0, a_at,
+                (int)a_ld, b_at, (int)b_ld, 0.0, c, (int)p->m);
+}
+
+static void store(const gemm *p, const double *sum)
+{
+    for (int64_t i = 0; i < p->m * p->n; i++) {
+        const int64_t at = i % p->m + i / p->m * p->ldc;
+        const double v = p->alpha * sum[i];
+
+        if (p->c_type == CUDA_R_64F) {
+            double *to = (double *)p->c + at;
+            *to = p->beta != 0 ? v + p->beta * *to : v;
+        } else if (p->c_type == CUDA_R_32F) {
+            float *to = (float *)p->c + at;
+            *to = p->beta != 0 ? (float)v + (float)p->beta * *to : (float)v;
+        } else {
+            ((uint16_t *)p->c)[at] = bf16_of((float)v);
+        }
+    }
+}
 
 static void multiply(const void *ctx)
 {
     const gemm *p = ctx;
     const bool a_is_turned = p->turn_a == CblasTrans, b_is_turned = p->turn_b == CblasTrans;
+    const bool is_double = p->a_type == CUDA_R_64F;
     const int64_t a_rows = a_is_turned ? p->k : p->m, a_cols = a_is_turned ? p->m : p->k;
     const int64_t b_rows = b_is_turned ? p->n : p->k, b_cols = b_is_turned ? p->k : p->n;
-    double *a = widened(p->a, p->a_type, a_rows, a_cols, p->lda);
-    double *b = widened(p->b, p->b_type, b_rows, b_cols, p->ldb);
+    double *wide_a = is_double ? NULL : widened(p->a, p->a_type, a_rows, a_cols, p->lda);
+    double *wide_b = is_double ? NULL : widened(p->b, p->b_type, b_rows, b_cols, p->ldb);
     double *c = calloc((size_t)(p->m * p->n + 1), sizeof *c);
+    double *sum = calloc((size_t)(p->m * p->n + 1), sizeof *sum);
+    const int64_t step = (p->k + p->n_slices - 1) / p->n_slices;
 
-    if (!a || !b || !c) abort();
-    cblas_dgemm(CblasColMajor, p->turn_a, p->turn_b, (int)p->m, (int)p->n, (int)p->k,
-                (double)p->alpha, a, (int)a_rows, b, (int)b_rows, 0, c, (int)p->m);
-    for (int64_t col = 0; col < p->n; col++)
-        for (int64_t row = 0; row < p->m; row++) {
-            const int64_t at = row + col * p->ldc;
-            const float v = (float)c[row + col * p->m];
-            float *to = (float *)p->c + at;
-
-            if (p->c_type == CUDA_R_32F) *to = p->beta != 0 ? v + p->beta * *to : v;
-            else ((uint16_t *)p->c)[at] = bf16_of(v);
-        }
-    free(a), free(b), free(c);
+    if ((!is_double && (!wide_a || !wide_b)) || !c || !sum) abort();
+    for (int64_t from = 0; from < p->k; from += step) {
+        multiply_slice(c, p, is_double ? p->a : wide_a, is_double ? p->b : wide_b,
+                       is_double ? p->lda : a_rows, is_double ? p->ldb : b_rows, from,
+                       step < p->k - from ? step : p->k - from);
+        for (int64_t i = 0; i < p->m * p->n; i++)
+            sum[i] = is_double ? sum[i] + c[i] : (double)((float)sum[i] + (float)c[i]);
+    }
+    store(p, sum);
+    free(wide_a), free(wide_b), free(c), free(sum);
 }
 
 cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t transa,
@@ -112,23 +146,12 @@ cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t transa,
                                void *C, cudaDataType Ctype, int64_t ldc,
                                cublasComputeType_t type, cublasGemmAlgo_t algo)
 {
-    const gemm p = {turn(transa), turn(transb), m, n, k, lda, ldb, ldc, A, B, C,
-                       Atype, Btype, Ctype, *(const float *)alpha, *(const float *)beta};
+    const gemm p = {turn(transa), turn(transb), m, n, k, lda, ldb, ldc, A, B, C, Atype, Btype,
+                    Ctype, (double)*(const float *)alpha, (double)*(const float *)beta,
+                    slices_of(m, n, 1)};
 
     (void)handle, (void)type, (void)algo;
     multiply(&p);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasDgemm_v2_64(cublasHandle_t handle, cublasOperation_t transa,
-                                 cublasOperation_t transb, int64_t m, int64_t n, int64_t k,
-                                 const double *alpha, const double *A, int64_t lda,
-                                 const double *B, int64_t ldb, const double *beta, double *C,
-                                 int64_t ldc)
-{
-    (void)handle;
-    cblas_dgemm(CblasColMajor, turn(transa), turn(transb), (int)m, (int)n, (int)k, *alpha, A,
-                (int)lda, B, (int)ldb, *beta, C, (int)ldc);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -140,9 +163,18 @@ cublasStatus_t cublasDgemmStridedBatched_64(cublasHandle_t handle, cublasOperati
                                             double *C, int64_t ldc, long long strideC,
                                             int64_t batchCount)
 {
-    for (int64_t i = 0; i < batchCount; i++)
-        (void)cublasDgemm_v2_64(handle, transa, transb, m, n, k, alpha, A + i * strideA, lda,
-                                B + i * strideB, ldb, beta, C + i * strideC, ldc);
+    const gemm p = {turn(transa), turn(transb), m, n, k, lda, ldb, ldc, A, B, C, CUDA_R_64F,
+                    CUDA_R_64F, CUDA_R_64F, *alpha, *beta, slices_of(m, n, batchCount)};
+
+    (void)handle;
+    for (int64_t i = 0; i < batchCount; i++) {
+        gemm one = p;
+
+        one.a = A + i * strideA;
+        one.b = B + i * strideB;
+        one.c = C + i * strideC;
+        multiply(&one);
+    }
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -262,11 +294,18 @@ cusolverStatus_t cusolverDnDestroyParams(cusolverDnParams_t params)
     return CUSOLVER_STATUS_SUCCESS;
 }
 
-/* ---- cuBLASLt: BF16 products Y = X W^T, of which W is A and turned ---- */
+/* ---- cuBLASLt: products of BF16, floats or doubles, of which the first may be turned ---- */
 
 struct layout {
     cudaDataType type;
     int64_t rows, cols, ld;
+    int64_t step; /* elements to the next matrix of a batch */
+    int32_t n;    /* matrices in it */
+};
+
+struct product {
+    cublasOperation_t turn_a;
+    cudaDataType scale_type;
 };
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
@@ -287,7 +326,7 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataT
     struct layout *l = malloc(sizeof *l);
 
     if (!l) return CUBLAS_STATUS_ALLOC_FAILED;
-    *l = (struct layout){type, (int64_t)rows, (int64_t)cols, ld};
+    *l = (struct layout){type, (int64_t)rows, (int64_t)cols, ld, 0, 1};
     *out = (cublasLtMatrixLayout_t)l;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -298,17 +337,33 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(const cublasLtMatrixLayout_t layout)
     return CUBLAS_STATUS_SUCCESS;
 }
 
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t key,
+                                                const void *value, size_t n_bytes)
+{
+    struct layout *l = (void *)layout;
+
+    if (key == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) memcpy(&l->n, value, n_bytes);
+    else if (key == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET) memcpy(&l->step, value, n_bytes);
+    else return CUBLAS_STATUS_NOT_SUPPORTED;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
                                         cudaDataType_t scale)
 {
-    (void)compute, (void)scale;
-    *out = (cublasLtMatmulDesc_t)(void *)&this_program;
+    struct product *p = malloc(sizeof *p);
+
+    (void)compute;
+    if (!p) return CUBLAS_STATUS_ALLOC_FAILED;
+    *p = (struct product){CUBLAS_OP_N, scale};
+    *out = (cublasLtMatmulDesc_t)(void *)p;
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulDescDestroy(const cublasLtMatmulDesc_t product)
 {
-    (void)product;
+    free((void *)product);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -316,7 +371,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product,
                                               cublasLtMatmulDescAttributes_t key,
                                               const void *value, size_t n_bytes)
 {
-    (void)product, (void)key, (void)value, (void)n_bytes;
+    struct product *p = (void *)product;
+
+    if (key == CUBLASLT_MATMUL_DESC_TRANSA) memcpy(&p->turn_a, value, n_bytes);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -347,12 +404,30 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulHeuristicResult_t results[],
                                               int *n_found)
 {
-    const cudaDataType type = ((const struct layout *)a)->type;
+    const struct layout *of = (const void *)a, *to = (const void *)d;
 
-    (void)handle, (void)product, (void)b, (void)c, (void)d, (void)wish, (void)n_wanted;
+    (void)handle, (void)product, (void)b, (void)c, (void)wish, (void)n_wanted;
     memset(&results[0], 0, sizeof results[0]);
-    *n_found = type == CUDA_R_16BF || type == CUDA_R_32F;
+    results[0].algo.data[0] = (uint64_t)slices_of(to->rows, to->cols, to->n);
+    *n_found = of->type == CUDA_R_16BF || of->type == CUDA_R_32F || of->type == CUDA_R_64F;
     return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t *algo,
+                                       cublasLtMatmulHeuristicResult_t *result)
+{
+    (void)handle, (void)product, (void)a, (void)b, (void)c, (void)d;
+    memset(result, 0, sizeof *result);
+    result->algo = *algo;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static size_t elem_bytes(cudaDataType type)
+{
+    return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
@@ -364,12 +439,20 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 {
     const struct layout *a = (const void *)Adesc, *b = (const void *)Bdesc;
     const struct layout *d = (const void *)Ddesc;
-    const gemm p = {CblasTrans, CblasNoTrans, d->rows, d->cols, a->rows, a->ld, b->ld, d->ld,
-                       A, B, D, a->type, b->type, d->type, *(const float *)alpha,
-                       *(const float *)beta};
+    const struct product *of = (const void *)desc;
+    const bool is_double = of->scale_type == CUDA_R_64F;
+    gemm p = {turn(of->turn_a), CblasNoTrans, d->rows, d->cols,
+              of->turn_a == CUBLAS_OP_N ? a->cols : a->rows, a->ld, b->ld, d->ld, A, B, D, a->type,
+              b->type, d->type, is_double ? *(const double *)alpha : (double)*(const float *)alpha,
+              is_double ? *(const double *)beta : (double)*(const float *)beta,
+              algo ? (int)algo->data[0] : slices_of(d->rows, d->cols, d->n)};
 
-    (void)handle, (void)desc, (void)C, (void)Cdesc, (void)algo, (void)work, (void)work_bytes;
-    (void)stream;
-    emu_enqueue(multiply, &p, sizeof p);
+    (void)handle, (void)C, (void)Cdesc, (void)work, (void)work_bytes, (void)stream;
+    for (int32_t i = 0; i < d->n; i++) {
+        p.a = (const char *)A + (size_t)(i * a->step) * elem_bytes(a->type);
+        p.b = (const char *)B + (size_t)(i * b->step) * elem_bytes(b->type);
+        p.c = (char *)D + (size_t)(i * d->step) * elem_bytes(d->type);
+        emu_enqueue(multiply, &p, sizeof p);
+    }
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -194,10 +194,10 @@ static double bench_weight(const sw_device_factor *f, int64_t n_out, const char 
                sizeof *w * (size_t)(n - at < BLOCK_ELEMS ? n - at : BLOCK_ELEMS));
     MUST(sw_qtensor_alloc(&q, &spec, n_out, k, &err));
     memset(q.codes, 1, (size_t)n); /* its pages are there */
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) { /* the first chooses how to multiply, the last waits for stages */
         since = now_s();
-        MUST(sw_solver_solve(&q, &sums, solver, &p, i ? stage_s : NULL, &err));
-        if (i == 0) s = now_s() - since;
+        MUST(sw_solver_solve(&q, &sums, solver, &p, i == 2 ? stage_s : NULL, &err));
+        if (i == 1) s = now_s() - since;
     }
     snprintf(what, sizeof what, "%s %s rounds %d", name, is_gptq ? "gptq" : "rtn", rounds);
     row(what, k, n_out, s, is_gptq ? sums.loss / sums.loss_rtn : 0, "of the loss of rtn");
@@ -254,6 +254,8 @@ static double bench_site(int64_t k, int64_t n_tokens, const int64_t *n_out,
         (void)bench_weight(&f, n_out[i], names[i], 0, true);
         s += bench_weight(&f, n_out[i], names[i], 2, true);
     }
+    (void)bench_weight(&f, n_out[n - 1] / 2, "what one of two ranks has", 2, true);
+    (void)bench_weight(&f, n_out[n - 1] / 4, "what one of four ranks has", 2, true);
     (void)bench_weight(&f, n_out[n - 1], names[n - 1], 0, false);
     sw_device_factor_free(&f, solver);
     return s;

@@ -75,6 +75,33 @@ static float *output(sw_device_engine *e, const sw_device_block *b, const float 
     return y;
 }
 
+/* A block that has every second linear in common with one on the device: is it what it is when it
+ * is loaded by itself? */
+static void check_twin(sw_block *block, const sw_model *m, sw_device_engine *e,
+                       const sw_device_block *like, const float *x, int64_t n_x)
+{
+    const int64_t n = sw_model_linears(m, block->layer, NULL, 0);
+    sw_linear_ref *refs = calloc((size_t)n, sizeof *refs);
+    float *have, *want;
+    sw_device_block *twin = NULL, *alone = NULL;
+    sw_block other = *block;
+
+    (void)sw_model_linears(m, block->layer, refs, n);
+    for (int64_t i = 0; i < n; i += 2) {
+        if (refs[i].expert >= 0) continue;
+        other.linear[refs[i].slot].dense = changed(block, &refs[i], i);
+        other.linear[refs[i].slot].dense_dtype = SW_DTYPE_F32;
+    }
+    MUST(sw_device_block_load_like(&twin, e, &other, like, block, err));
+    MUST(sw_device_block_load(&alone, e, &other, err));
+    have = output(e, twin, x, n_x);
+    want = output(e, alone, x, n_x);
+    assert_memory_equal(have, want, sizeof *x * (size_t)n_x);
+    sw_device_block_free(twin);
+    sw_device_block_free(alone);
+    free(refs), free(have), free(want);
+}
+
 static void check_layer(const open_model *m, sw_device_engine *e, int64_t layer)
 {
     const int64_t n = TOKENS * m->model.hidden;
@@ -87,6 +114,7 @@ static void check_layer(const open_model *m, sw_device_engine *e, int64_t layer)
     MUST(sw_block_load(&block, &m->model, m->st, layer, err));
     MUST(sw_device_block_load(&put_to, e, &block, err));
     before = output(e, put_to, x, n);
+    check_twin(&block, &m->model, e, put_to, x, n);
     change_all(&block, &m->model, put_to);
     MUST(sw_device_block_load(&loaded, e, &block, err));
     have = output(e, put_to, x, n);

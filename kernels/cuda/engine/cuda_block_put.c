@@ -1,6 +1,9 @@
 /* cuda_block_put.c - other values for the dense linears of a block on the device, and products with
  * one alone. See device_engine.h. */
+#include <cuda_runtime_api.h>
+
 #include "kernels/cuda/engine/cuda_engine_internal.h"
+#include "kernels/cuda/runtime/cuda_check.h"
 
 /* The joined weight that holds a slot's rows, and the slot that they begin with. */
 static sw_slot home_of(const sw_device_block *b, sw_slot slot)
@@ -44,6 +47,37 @@ static sw_code rows_of(sw_bf16_rows *out, int64_t *n_out, const sw_device_block 
     if (!w->d_dense || k_in != w->k_in)
         return SW_FAIL(err, SW_E_BUG, "a linear that is not loaded as floats");
     return SW_OK;
+}
+
+/* The values of a dense linear in the block that is like the one to be loaded; NULL: they are not
+ * there. */
+static const sw_bf16 *values_like(const sw_device_store *store, const sw_weight *w)
+{
+    sw_err ignored = {0};
+    sw_bf16_rows rows;
+    int64_t n_out;
+
+    for (int s = 0; s < SW_SLOT_COUNT && store->like && w->dense; s++) {
+        const sw_weight *other = &store->like_of->linear[s];
+
+        if (other->dense == w->dense && other->n_out == w->n_out && other->k_in == w->k_in)
+            return rows_of(&rows, &n_out, store->like, (sw_slot)s, &ignored) == SW_OK ? rows.d
+                                                                                      : NULL;
+    }
+    return NULL;
+}
+
+sw_code sw_device_dense_load(sw_bf16 *d_to, const sw_device_store *store, const sw_weight *w,
+                             sw_err *err)
+{
+    const sw_bf16 *d_from = values_like(store, w);
+    const int64_t n = w->n_out * w->k_in;
+
+    if (!d_from) return sw_device_copy_as_bf16(store->gpu, d_to, w->dense, w->dense_dtype, n, err);
+    return sw_device_check((int)cudaMemcpyAsync(d_to, d_from, (size_t)n * sizeof *d_to,
+                                                cudaMemcpyDeviceToDevice,
+                                                sw_device_stream(store->gpu)),
+                           "weights that are there", err);
 }
 
 sw_code sw_device_block_put(sw_device_block *b, sw_slot slot, int64_t expert, const float *d_values,

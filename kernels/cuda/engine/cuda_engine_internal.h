@@ -20,6 +20,8 @@ typedef struct sw_device_store {
     struct sw_device_taken *last;
     char *d_place;
     int64_t place_bytes, used_bytes;
+    const struct sw_device_block *like; /* holds the dense linears of like_of; or NULL */
+    const sw_block *like_of;
 } sw_device_store;
 sw_code sw_device_store_take(void **out, sw_device_store *store, int64_t n_elems,
                              int64_t elem_bytes, const char *what, sw_err *err) SW_MUST_USE;
@@ -45,6 +47,9 @@ typedef struct sw_device_weight {
 /* n stored elements to BF16 on the device. */
 sw_code sw_device_copy_as_bf16(sw_device *gpu, sw_bf16 *d_to, const void *from, sw_dtype dtype,
                                int64_t n, sw_err *err) SW_MUST_USE;
+/* The values of a dense linear, from memory or from the block that is like the store's. */
+sw_code sw_device_dense_load(sw_bf16 *d_to, const sw_device_store *store, const sw_weight *w,
+                             sw_err *err) SW_MUST_USE;
 /* `parts` (1 to 3 with the same k_in) as one weight. SW_OK with out->n_out 0 when they cannot be
  * put together; one part always can. */
 sw_code sw_device_weight_load(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,

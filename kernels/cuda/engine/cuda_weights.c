@@ -307,9 +307,7 @@ static sw_code load_dense(sw_device_weight *out, sw_device_engine *e, sw_device_
         sw_bf16 *d_to = out->d_dense + row * out->k_in;
 
         rc = parts[i]->tiles ? decode_tiles(e, d_to, parts[i], err)
-                             : sw_device_copy_as_bf16(e->gpu, d_to, parts[i]->dense,
-                                                      parts[i]->dense_dtype,
-                                                      parts[i]->n_out * parts[i]->k_in, err);
+                             : sw_device_dense_load(d_to, store, parts[i], err);
         row += parts[i]->n_out;
     }
     return rc;
@@ -522,8 +520,9 @@ static sw_code load_block(sw_device_block *b, const sw_block *from, sw_err *err)
     return rc == SW_OK ? sw_device_sync(b->e->gpu, err) : rc;
 }
 
-sw_code sw_device_block_load_at(sw_device_block **out, sw_device_engine *e, const sw_block *from,
-                                void *d_place, int64_t place_bytes, int64_t *n_bytes, sw_err *err)
+/* Into what `store` is at the beginning. */
+static sw_code load_into(sw_device_block **out, sw_device_engine *e, const sw_block *from,
+                         sw_device_store store, sw_err *err)
 {
     sw_device_block *b = NULL;
     sw_code rc = SW_MEM_GET(&b, 1, "block", err);
@@ -533,14 +532,31 @@ sw_code sw_device_block_load_at(sw_device_block **out, sw_device_engine *e, cons
     b->layer = from->layer;
     b->kv = from->kv;
     sw_device_block_measure(b);
-    b->store = (sw_device_store){.gpu = e->gpu, .d_place = d_place, .place_bytes = place_bytes};
-    if ((rc = load_block(b, from, err)) == SW_OK) {
-        if (n_bytes) *n_bytes = b->store.used_bytes;
-        *out = b;
-    } else {
-        sw_device_block_free(b);
-    }
+    b->store = store;
+    rc = load_block(b, from, err);
+    b->store.like = NULL; /* which may be gone before this one is */
+    b->store.like_of = NULL;
+    if (rc == SW_OK) *out = b;
+    else sw_device_block_free(b);
     return rc;
+}
+
+sw_code sw_device_block_load_at(sw_device_block **out, sw_device_engine *e, const sw_block *from,
+                                void *d_place, int64_t place_bytes, int64_t *n_bytes, sw_err *err)
+{
+    const sw_device_store store = {.gpu = e->gpu, .d_place = d_place, .place_bytes = place_bytes};
+    const sw_code rc = load_into(out, e, from, store, err);
+
+    if (rc == SW_OK && n_bytes) *n_bytes = (*out)->store.used_bytes;
+    return rc;
+}
+
+sw_code sw_device_block_load_like(sw_device_block **out, sw_device_engine *e, const sw_block *from,
+                                  const sw_device_block *like, const sw_block *like_of, sw_err *err)
+{
+    const sw_device_store store = {.gpu = e->gpu, .like = like, .like_of = like_of};
+
+    return load_into(out, e, from, store, err);
 }
 
 sw_code sw_device_block_load(sw_device_block **out, sw_device_engine *e, const sw_block *from,

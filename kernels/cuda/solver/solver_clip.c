@@ -1,4 +1,5 @@
 /* solver_clip.c - ranges cut by search, on the rows of a chunk. See solver_solve.cuh. */
+#include "formats/base/size.h"
 #include "kernels/cuda/solver/solver_solve.cuh"
 
 #define STEP_FIRST 0.80 /* as clip.c of quant/ has them */
@@ -27,7 +28,8 @@ done:
     return rc;
 }
 
-/* slope = error H within every group, by the group's corner of H. */
+/* slope = error H within every group, by the group's corner of H: a batch of groups for each piece
+ * of the rows (solver_product.cuh). */
 static sw_code times_corners(const sw_solve *v, sw_err *err)
 {
     const double one = 1.0, zero = 0.0, *h = v->p->factor->d_h;
@@ -36,10 +38,11 @@ static sw_code times_corners(const sw_solve *v, sw_err *err)
     sw_solver *s = v->s;
     sw_code rc = SW_OK;
 
-    if (n_whole > 0)
+    for (int64_t row = 0; row < r->n && n_whole > 0; row += SW_SOLVER_PRODUCT_ROWS)
         LIB(s->libs.cublasDgemmStridedBatched_64_fn(
-            s->blas, CUBLAS_OP_N, CUBLAS_OP_N, gs, r->n, gs, &one, h, k, gs * (k + 1), r->error, k,
-            gs, &zero, r->slope, k, gs, n_whole));
+            s->blas, CUBLAS_OP_N, CUBLAS_OP_N, gs,
+            sw_min_i64(SW_SOLVER_PRODUCT_ROWS, r->n - row), gs, &one, h, k, gs * (k + 1),
+            r->error + row * k, k, gs, &zero, r->slope + row * k, k, gs, n_whole));
     if (at < k)
         TRY(sw_solver_dgemm(s, r->slope + at, k, r->error + at, k, h + at * (k + 1), k, r->n,
                             k - at, k - at, 1.0, 0.0, err));

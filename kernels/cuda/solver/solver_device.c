@@ -1,7 +1,7 @@
 /* solver_device.c - the solver's handles, and products of doubles. See kernels/solver.h. */
 #include <string.h>
 
-#include "kernels/cuda/solver/solver_internal.cuh"
+#include "kernels/cuda/solver/solver_product.cuh"
 #include "kernels/solver_sizes.h"
 
 const char *const sw_stage_names[SW_STAGE_COUNT] = {"fit", "sweep", "update", "refine", "loss",
@@ -41,6 +41,7 @@ sw_code sw_solver_open(sw_solver **out, sw_device *gpu, int64_t work_bytes, sw_e
     s->work_bytes = work_bytes > 0 ? work_bytes : SW_SOLVER_WORK_BYTES;
     TRY(sw_solver_libs_load(&s->libs, err));
     TRY(open_handles(s, err));
+    TRY(sw_products_open(&s->products, err));
     *out = s;
     return SW_OK;
 done:
@@ -73,6 +74,7 @@ void sw_solver_close(sw_solver *s)
     if (s->params) (void)s->libs.cusolverDnDestroyParams_fn(s->params);
     if (s->lapack) (void)s->libs.cusolverDnDestroy_fn(s->lapack);
     if (s->blas) (void)s->libs.cublasDestroy_v2_fn(s->blas);
+    sw_products_close(s->products);
     sw_device_put(s->gpu, s->d_info);
     sw_device_put(s->gpu, s->d_blas_work);
     sw_device_put(s->gpu, s->d_split_part);
@@ -83,16 +85,12 @@ void sw_solver_close(sw_solver *s)
 
 sw_device *sw_solver_gpu(const sw_solver *s) { return s->gpu; }
 
-/* cuBLAS counts by columns: the product of the transposes, in the other order. */
 sw_code sw_solver_dgemm(sw_solver *s, double *d_c, int64_t ldc, const double *d_a, int64_t lda,
                         const double *d_b, int64_t ldb, int64_t m, int64_t n, int64_t k,
                         double alpha, double beta, sw_err *err)
 {
-    sw_code rc = SW_OK;
+    const sw_row_product p = {.m = m, .n = n, .k = k, .d_a = d_a, .d_b = d_b, .d_c = d_c,
+                              .lda = lda, .ldb = ldb, .ldc = ldc, .alpha = alpha, .beta = beta};
 
-    if (m <= 0 || n <= 0) return SW_OK;
-    LIB(s->libs.cublasDgemm_v2_64_fn(s->blas, CUBLAS_OP_N, CUBLAS_OP_N, n, m, k, &alpha, d_b, ldb,
-                                     d_a, lda, &beta, d_c, ldc));
-done:
-    return rc;
+    return sw_solver_multiply_rows(s, &p, err);
 }

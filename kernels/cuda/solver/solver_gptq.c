@@ -128,12 +128,32 @@ static bool has_whole_groups(const sw_solve *v)
            sw_device_about(v->s->gpu)->arch >= 90;
 }
 
+/* A Cholesky of each of n systems, as many in a call as products have rows. */
+static sw_code solve_all(const sw_solve *v, int64_t n, sw_err *err)
+{
+    const solve_rows *r = &v->r;
+    sw_solver *s = v->s;
+    const int n_g = (int)r->n_groups;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < n; i += SW_SOLVER_PRODUCT_ROWS) {
+        const int some = (int)sw_min_i64(SW_SOLVER_PRODUCT_ROWS, n - i);
+
+        LIB(s->libs.cusolverDnDpotrfBatched_fn(s->lapack, CUBLAS_FILL_MODE_UPPER, n_g,
+                                               r->system_at + i, n_g, r->info + i, some));
+        LIB(s->libs.cusolverDnDpotrsBatched_fn(s->lapack, CUBLAS_FILL_MODE_UPPER, n_g, 1,
+                                               r->system_at + i, n_g, r->rhs_at + i, n_g,
+                                               s->d_info, some));
+    }
+done:
+    return rc;
+}
+
 /* Systems of a range of rows: products first, then a Cholesky of each. */
 static sw_code solve_systems(const sw_solve *v, int64_t row0, int64_t n, sw_err *err)
 {
     const solve_rows *r = &v->r;
     sw_solver *s = v->s;
-    int n_g = (int)r->n_groups;
     sw_code rc;
 
     if (has_whole_groups(v))
@@ -141,10 +161,7 @@ static sw_code solve_systems(const sw_solve *v, int64_t row0, int64_t n, sw_err 
     else
         TRY(make_systems(v, row0, n, err));
     TRY(sw_rows_ridge(r, row0, n, s->stream, err));
-    LIB(s->libs.cusolverDnDpotrfBatched_fn(s->lapack, CUBLAS_FILL_MODE_UPPER, n_g, r->system_at,
-                                           n_g, r->info, (int)n));
-    LIB(s->libs.cusolverDnDpotrsBatched_fn(s->lapack, CUBLAS_FILL_MODE_UPPER, n_g, 1, r->system_at,
-                                           n_g, r->rhs_at, n_g, s->d_info, (int)n));
+    TRY(solve_all(v, n, err));
     TRY(sw_rows_take_scales(r, &v->shape, row0, n, s->stream, err));
 done:
     return rc;

@@ -13,6 +13,8 @@
 extern "C" {
 #endif
 
+struct sw_products; /* solver_product.cuh */
+
 struct sw_solver {
     sw_device *gpu;      /* borrowed */
     cudaStream_t stream; /* the device's */
@@ -22,6 +24,7 @@ struct sw_solver {
     cusolverDnParams_t params;
     void *d_blas_work;
     int *d_info;         /* of cuSOLVER */
+    struct sw_products *products;
     float *d_split_part; /* [SW_SPLIT_PART_ELEMS] sums of halves, once asked for */
     int64_t work_bytes;  /* most that a solve may take */
     sw_solver *lane[SW_SOLVER_LANES]; /* once asked for */
@@ -41,7 +44,8 @@ sw_code sw_solver_check(int status, const char *what, sw_err *err) SW_MUST_USE;
 #define SW_SOLVER_TAKE(d_out, s, n, what, err)                                                     \
     sw_device_take((void **)(d_out), (s)->gpu, (n), (int64_t)sizeof **(d_out), (what), (err))
 
-/* Row-major C [m, n] = alpha A [m, k] B [k, n] + beta C, doubles, with row strides. */
+/* Row-major C [m, n] = alpha A [m, k] B [k, n] + beta C, doubles, with row strides: of rows that
+ * begin where a piece does (solver_product.cuh). */
 sw_code sw_solver_dgemm(sw_solver *s, double *d_c, int64_t ldc, const double *d_a, int64_t lda,
                         const double *d_b, int64_t ldb, int64_t m, int64_t n, int64_t k,
                         double alpha, double beta, sw_err *err) SW_MUST_USE;
@@ -61,8 +65,8 @@ sw_code sw_halves_new(sw_halves *out, sw_solver *s, int64_t n_rows, int64_t n_co
 sw_code sw_solver_halve(sw_solver *s, const sw_halves *to, const double *d_from,
                         int64_t from_stride, int64_t n_rows, int64_t begin, int64_t end,
                         sw_err *err) SW_MUST_USE;
-/* sw_solver_dgemm of halves, B turned or not: to about 1e-5 of the sizes of what is added. The low
- * half of A begins right behind its m rows. */
+/* sw_solver_dgemm of halves, B turned or not, of SW_SOLVER_ROWS rows at most: to about 1e-5 of the
+ * sizes of what is added. */
 sw_code sw_halves_product(sw_solver *s, double *d_c, int64_t ldc, const sw_halves *a,
                           const sw_halves *b, bool is_b_turned, int64_t m, int64_t n, int64_t k,
                           double alpha, double beta, sw_err *err) SW_MUST_USE;

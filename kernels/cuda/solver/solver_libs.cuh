@@ -12,7 +12,7 @@
 
 #define SW_CUBLAS_FNS(X) \
     X(cublasCreate_v2) X(cublasDestroy_v2) X(cublasSetStream_v2) X(cublasSetWorkspace_v2) \
-    X(cublasGemmEx_64) X(cublasDgemm_v2_64) X(cublasDtrmm_v2_64) \
+    X(cublasGemmEx_64) X(cublasDtrmm_v2_64) \
     X(cublasDgemmStridedBatched_64)
 #define SW_CUSOLVER_FNS(X) \
     X(cusolverDnCreate) X(cusolverDnDestroy) X(cusolverDnSetStream) \

@@ -7,6 +7,7 @@
  * of activations that they are made of are known, at three to four times the rate of doubles.
  */
 #include "kernels/cuda/solver/solver_math.cuh"
+#include "kernels/cuda/solver/solver_product.cuh"
 #include "kernels/solver_sizes.h"
 
 /* grid (rows, columns / 1024), 256 threads: columns [begin, end) of both halves. */
@@ -63,28 +64,30 @@ __global__ void swk_split_join(double *c, int64_t c_stride, const float *part, i
     }
 }
 
-/* part [rows, n] = a [rows, k] b [k, n] + beta part, of one half each. */
-static sw_code multiply(sw_solver *s, float *d_part, const uint16_t *d_a, int64_t a_stride,
-                        const uint16_t *d_b, int64_t b_stride, bool is_b_turned, int64_t n_rows,
-                        int64_t n, int64_t k, float beta, sw_err *err)
-{
-    const float one = 1.0f;
-    sw_code rc = SW_OK;
+/* Columns of C at a time, for which there is room whatever the rows: a product's bytes are those of
+ * its shape. */
+#define COLUMNS (SW_SPLIT_PART_ELEMS / (2 * SW_SOLVER_ROWS))
 
-    LIB(s->libs.cublasGemmEx_64_fn(
-        s->blas, is_b_turned ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N, n, n_rows, k, &one, d_b,
-        CUDA_R_16BF, b_stride, d_a, CUDA_R_16BF, a_stride, &beta, d_part, CUDA_R_32F, n,
-        CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+/* part [2, m, width] = both halves of A by B's high half, plus A's high by B's low. */
+static sw_code multiply(sw_solver *s, const sw_halves *a, const sw_halves *b, int64_t at,
+                        int64_t width, bool is_b_turned, int64_t m, int64_t k, sw_err *err)
+{
+    sw_row_product p = {};
+    sw_code rc;
+
+    p.is_bf16 = true;
+    p.is_b_turned = is_b_turned;
+    p.m = m, p.n = width, p.k = k;
+    p.d_a = a->d, p.lda = a->stride;
+    p.d_b = b->d + (is_b_turned ? at * b->stride : at), p.ldb = b->stride;
+    p.d_c = s->d_split_part, p.ldc = width;
+    p.alpha = 1.0;
+    TRY(sw_solver_multiply_halves(s, &p, a->low, m * width, err));
+    p.d_b = (const uint16_t *)p.d_b + b->low;
+    p.beta = 1.0;
+    TRY(sw_solver_multiply_rows(s, &p, err));
 done:
     return rc;
-}
-
-/* Columns of C at a time that fit into the room for sums. */
-static int64_t columns_at_a_time(int64_t m)
-{
-    int64_t n = SW_SPLIT_PART_ELEMS / (2 * m) / 64 * 64;
-
-    return n > 64 ? n : 64;
 }
 
 extern "C" sw_code sw_halves_product(sw_solver *s, double *d_c, int64_t ldc,
@@ -92,22 +95,18 @@ extern "C" sw_code sw_halves_product(sw_solver *s, double *d_c, int64_t ldc,
                                      int64_t m, int64_t n, int64_t k, double alpha, double beta,
                                      sw_err *err)
 {
-    const int64_t step = columns_at_a_time(m);
     sw_code rc = SW_OK;
 
     if (m <= 0 || n <= 0) return SW_OK;
+    if (m > SW_SOLVER_ROWS)
+        return SW_FAIL(err, SW_E_BUG, "a product of %lld rows at a time", (long long)m);
     if (!s->d_split_part)
         TRY(SW_SOLVER_TAKE(&s->d_split_part, s, SW_SPLIT_PART_ELEMS, "sums of halves", err));
-    for (int64_t at = 0; at < n; at += step) {
-        const int64_t width = step < n - at ? step : n - at;
-        const uint16_t *d_b = b->d + (is_b_turned ? at * b->stride : at);
+    for (int64_t at = 0; at < n; at += COLUMNS) {
+        const int64_t width = COLUMNS < n - at ? COLUMNS : n - at;
 
         TRY(sw_checked_fill(s->d_split_part, width * 4, width * 4, 2 * m, s->stream, err));
-        /* both halves of A, which lie behind each other, by the high half of B */
-        TRY(multiply(s, s->d_split_part, a->d, a->stride, d_b, b->stride, is_b_turned, 2 * m,
-                     width, k, 0.0f, err));
-        TRY(multiply(s, s->d_split_part, a->d, a->stride, d_b + b->low, b->stride, is_b_turned, m,
-                     width, k, 1.0f, err));
+        TRY(multiply(s, a, b, at, width, is_b_turned, m, k, err));
         swk_split_join<<<dim3((unsigned)m, blocks_for(width, 1024)), 256, 0, s->stream>>>(
             d_c + at, ldc, s->d_split_part, width, width, alpha, beta);
         TRY(launched("swk_split_join", err));

@@ -2,6 +2,7 @@
  * and experts (experts.c) ask of a device.
  */
 #include "kernels/cuda/solver/solver_math.cuh"
+#include "kernels/cuda/solver/solver_product.cuh"
 #include "kernels/solver_sizes.h"
 
 /* ---- elementwise: any grid, 256 threads ---- */
@@ -131,23 +132,48 @@ done:
     return rc;
 }
 
-/* rows <- rows U^T or rows U. By columns U is lower, and it comes from the left. */
-static sw_code times_unit(sw_solver *s, double *d_rows, const sw_device_factor *f, int64_t n,
-                          cublasOperation_t op, sw_err *err)
+#define UNIT_COLS 512 /* of a triangle at a time */
+
+/* Columns [at, end) of rows U^T or rows U, of whose inputs [first, last) count. */
+typedef struct unit_columns {
+    int64_t at, end, first, last;
+    int64_t u; /* where what they are multiplied by begins in U */
+} unit_columns;
+
+static unit_columns columns_from(int64_t at, int64_t k, bool is_turned)
 {
-    const double one = 1.0;
+    unit_columns c = {};
+
+    c.at = at;
+    c.end = at + UNIT_COLS < k ? at + UNIT_COLS : k;
+    c.first = is_turned ? at : 0;
+    c.last = is_turned ? k : c.end;
+    c.u = is_turned ? at * k + c.first : at;
+    return c;
+}
+
+/* to <- rows U^T or rows U, [n, k]; below its diagonal U is 0. */
+static sw_code times_unit(sw_solver *s, double *d_to, const double *d_from,
+                          const sw_device_factor *f, int64_t n, bool is_turned, sw_err *err)
+{
+    const int64_t k = f->k_in;
     sw_code rc = SW_OK;
 
-    LIB(s->libs.cublasDtrmm_v2_64_fn(s->blas, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, op,
-                                     CUBLAS_DIAG_UNIT, f->k_in, n, &one, f->d_u, f->k_in, d_rows,
-                                     f->k_in, d_rows, f->k_in));
-done:
+    for (int64_t at = 0; at < k && rc == SW_OK; at += UNIT_COLS) {
+        const unit_columns c = columns_from(at, k, is_turned);
+        sw_row_product p = {};
+
+        p.is_b_turned = is_turned;
+        p.m = n, p.n = c.end - c.at, p.k = c.last - c.first;
+        p.d_a = d_from + c.first, p.d_b = f->d_u + c.u, p.d_c = d_to + at;
+        p.lda = p.ldb = p.ldc = k;
+        p.alpha = 1.0;
+        rc = sw_solver_multiply_rows(s, &p, err);
+    }
     return rc;
 }
 
-#define UNIT_COLS 512 /* of a triangle at a time */
-
-/* to <- rows U^T or rows U, by halves; `rows` [n, k] are in `from`. */
+/* The same by halves; the rows are in `from`. */
 static sw_code times_unit_halves(sw_solver *s, double *d_to, const sw_halves *from,
                                  const sw_device_factor *f, int64_t n, bool is_turned, sw_err *err)
 {
@@ -155,18 +181,17 @@ static sw_code times_unit_halves(sw_solver *s, double *d_to, const sw_halves *fr
     sw_code rc = SW_OK;
 
     for (int64_t at = 0; at < k && rc == SW_OK; at += UNIT_COLS) {
-        const int64_t end = at + UNIT_COLS < k ? at + UNIT_COLS : k;
-        const int64_t first = is_turned ? at : 0, last = is_turned ? k : end;
-        const sw_halves rows = {from->d + first, k, from->low};
-        const sw_halves u = {f->d_u_halves + (is_turned ? at * k + first : at), k, k * k};
+        const unit_columns c = columns_from(at, k, is_turned);
+        const sw_halves rows = {from->d + c.first, k, from->low};
+        const sw_halves u = {f->d_u_halves + c.u, k, k * k};
 
-        rc = sw_halves_product(s, d_to + at, k, &rows, &u, is_turned, n, end - at, last - first,
-                               1.0, 0.0, err);
+        rc = sw_halves_product(s, d_to + at, k, &rows, &u, is_turned, n, c.end - c.at,
+                               c.last - c.first, 1.0, 0.0, err);
     }
     return rc;
 }
 
-/* As below; what is in perm order changes between scratch and rows. */
+/* As below. */
 static sw_code times_inverse_halves(sw_solver *s, double *d_rows, double *d_scratch,
                                     const sw_device_factor *f, int64_t n, sw_err *err)
 {
@@ -191,7 +216,8 @@ done:
     return rc;
 }
 
-/* inv(H) = U^T diag(1 / pivot) U in perm order, U unit upper. */
+/* inv(H) = U^T diag(1 / pivot) U in perm order, U unit upper: what is in that order changes between
+ * scratch and rows. */
 extern "C" sw_code sw_solver_times_inverse(sw_solver *s, double *d_rows, double *d_scratch,
                                            const sw_device_factor *f, int64_t n, sw_err *err)
 {
@@ -202,10 +228,10 @@ extern "C" sw_code sw_solver_times_inverse(sw_solver *s, double *d_rows, double 
     if (f->d_u_halves) return times_inverse_halves(s, d_rows, d_scratch, f, n, err);
     swk_target_gather<<<grid, 256, 0, s->stream>>>(d_scratch, d_rows, f->d_perm, n, k);
     TRY(launched("swk_target_gather", err));
-    TRY(times_unit(s, d_scratch, f, n, CUBLAS_OP_T, err));
-    swk_target_divide<<<grid, 256, 0, s->stream>>>(d_scratch, f->d_pivot, n, k);
+    TRY(times_unit(s, d_rows, d_scratch, f, n, true, err));
+    swk_target_divide<<<grid, 256, 0, s->stream>>>(d_rows, f->d_pivot, n, k);
     TRY(launched("swk_target_divide", err));
-    TRY(times_unit(s, d_scratch, f, n, CUBLAS_OP_N, err));
+    TRY(times_unit(s, d_scratch, d_rows, f, n, false, err));
     swk_target_scatter<<<grid, 256, 0, s->stream>>>(d_rows, d_scratch, f->d_perm, n, k);
     TRY(launched("swk_target_scatter", err));
 done:

@@ -36,6 +36,15 @@ void sw_cpu_put(const sw_place *at, void *values)
     sw_mem_put(values);
 }
 
+sw_code sw_cpu_plus(const sw_place *at, double *to, const double *a, const double *b, int64_t n,
+                    sw_err *err)
+{
+    (void)at;
+    (void)err;
+    for (int64_t i = 0; i < n; i++) to[i] = b ? a[i] + b[i] : a[i];
+    return SW_OK;
+}
+
 sw_code sw_cpu_lend(float **out, const sw_place *at, float *from, int64_t n, const char *what,
                     sw_err *err)
 {

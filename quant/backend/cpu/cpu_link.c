@@ -34,3 +34,15 @@ sw_code sw_cpu_link_receive(void *link, void *array, int64_t n_bytes, int from, 
     return is_for_all ? sw_team_broadcast(team, from, array, (size_t)n_bytes, err)
                       : sw_team_receive(team, from, array, (size_t)n_bytes, err);
 }
+
+sw_code sw_cpu_link_exchange(void *link, int to, const void *out, int64_t n_out_bytes, int from,
+                             void *in, int64_t n_in_bytes, sw_err *err)
+{
+    sw_team *team = link;
+
+    if (n_out_bytes && n_in_bytes)
+        return sw_team_exchange(team, to, out, (size_t)n_out_bytes, from, in, (size_t)n_in_bytes,
+                                err);
+    if (n_out_bytes) return sw_team_send(team, to, out, (size_t)n_out_bytes, err);
+    return n_in_bytes ? sw_team_receive(team, from, in, (size_t)n_in_bytes, err) : SW_OK;
+}

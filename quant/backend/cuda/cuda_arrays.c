@@ -27,6 +27,16 @@ sw_code sw_cuda_take(void **out, const sw_place *at, int64_t n, int64_t elem_byt
 
 void sw_cuda_put(const sw_place *at, void *values) { sw_device_put(sw_cuda_gpu(at), values); }
 
+/* Products with 1 are exact. */
+sw_code sw_cuda_plus(const sw_place *at, double *to, const double *a, const double *b, int64_t n,
+                     sw_err *err)
+{
+    sw_solver *s = sw_cuda_solver(at);
+
+    if (b) return sw_solver_mix(s, to, 1.0, a, 1.0, b, n, err);
+    return to == a ? SW_OK : sw_solver_copy(s, to, a, n * (int64_t)sizeof *to, err);
+}
+
 sw_code sw_cuda_lend(float **out, const sw_place *at, float *from, int64_t n, const char *what,
                      sw_err *err)
 {

@@ -18,7 +18,7 @@ typedef struct cuda_link {
     void *d_own;    /* this rank's window, NULL: none */
     void **d_peers; /* [ranks] the others' */
     bool has_windows; /* every rank has those of all others */
-    uint8_t *buffer;  /* of memory, else */
+    uint8_t *buffer;  /* of memory, else: [2, BUFFER_BYTES] of what leaves and of what comes */
 } cuda_link;
 
 typedef struct card {
@@ -64,7 +64,7 @@ sw_code sw_cuda_link_new(void **link, const sw_place *at, sw_team *team, sw_err 
         rc = open_peers(l, &mine, &l->has_windows, err);
     }
     if (rc == SW_OK && !l->has_windows)
-        rc = SW_MEM_GET(&l->buffer, BUFFER_BYTES, "sums of other ranks", err);
+        rc = SW_MEM_GET(&l->buffer, 2 * BUFFER_BYTES, "sums of other ranks", err);
     if (rc == SW_OK) *link = l;
     else sw_cuda_link_free(l, false);
     return rc;
@@ -139,6 +139,49 @@ static sw_code receive_part(const cuda_link *l, char *d_to, int64_t n, int from,
     return rc == SW_OK ? sw_device_upload(l->gpu, d_to, l->buffer, n, err) : rc;
 }
 
+/* One part each way. */
+typedef struct both_ways {
+    int to, from;
+    const char *d_out;
+    char *d_in;
+    int64_t n_out, n_in;
+} both_ways;
+
+/* What leaves is in the window before the other side is told, and stays there until that has said
+ * that it has a copy. */
+static sw_code exchange_by_windows(const cuda_link *l, const both_ways *p, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    if (p->n_out) {
+        rc = sw_device_window_copy(l->gpu, l->d_own, p->d_out, p->n_out, err);
+        if (rc == SW_OK) rc = tell(l, p->to, err);
+    }
+    if (rc == SW_OK && p->n_in && (rc = hear(l, p->from, err)) == SW_OK) {
+        rc = sw_device_window_copy(l->gpu, p->d_in, l->d_peers[p->from], p->n_in, err);
+        if (rc == SW_OK) rc = tell(l, p->from, err);
+    }
+    return rc == SW_OK && p->n_out ? hear(l, p->to, err) : rc;
+}
+
+static sw_code exchange_part(const cuda_link *l, const both_ways *p, sw_err *err)
+{
+    uint8_t *out = l->buffer, *in = l->buffer ? l->buffer + BUFFER_BYTES : NULL;
+    sw_code rc = SW_OK;
+
+    if (l->has_windows) return exchange_by_windows(l, p, err);
+    if (p->n_out) rc = sw_device_download(l->gpu, out, p->d_out, p->n_out, err);
+    if (rc != SW_OK) return rc;
+    if (p->n_out && p->n_in)
+        rc = sw_team_exchange(l->team, p->to, out, (size_t)p->n_out, p->from, in, (size_t)p->n_in,
+                              err);
+    else if (p->n_out)
+        rc = sw_team_send(l->team, p->to, out, (size_t)p->n_out, err);
+    else
+        rc = sw_team_receive(l->team, p->from, in, (size_t)p->n_in, err);
+    return rc == SW_OK && p->n_in ? sw_device_upload(l->gpu, p->d_in, in, p->n_in, err) : rc;
+}
+
 static int64_t part_bytes(const cuda_link *l)
 {
     return l->has_windows ? WINDOW_BYTES : BUFFER_BYTES;
@@ -165,5 +208,24 @@ sw_code sw_cuda_link_receive(void *link, void *array, int64_t n_bytes, int from,
     for (int64_t at = 0; at < n_bytes && rc == SW_OK; at += step)
         rc = receive_part(l, (char *)array + at, sw_min_i64(step, n_bytes - at), from, is_for_all,
                           err);
+    return rc;
+}
+
+sw_code sw_cuda_link_exchange(void *link, int to, const void *out, int64_t n_out_bytes, int from,
+                              void *in, int64_t n_in_bytes, sw_err *err)
+{
+    const cuda_link *l = link;
+    const int64_t step = part_bytes(l);
+    sw_code rc = SW_OK;
+
+    for (int64_t at = 0; (at < n_out_bytes || at < n_in_bytes) && rc == SW_OK; at += step) {
+        both_ways part = {.to = to, .from = from,
+                          .n_out = sw_min_i64(step, sw_max_i64(0, n_out_bytes - at)),
+                          .n_in = sw_min_i64(step, sw_max_i64(0, n_in_bytes - at))};
+
+        if (part.n_out) part.d_out = (const char *)out + at;
+        if (part.n_in) part.d_in = (char *)in + at;
+        rc = exchange_part(l, &part, err);
+    }
     return rc;
 }

@@ -185,7 +185,9 @@ sw_code sw_cuda_load_block(sw_device_block **out, const sw_streams *s, const sw_
     sw_block part = *block;
 
     for (int i = 0; i < 3 && !with_experts; i++) part.experts[i] = NULL;
-    return sw_device_block_load(out, on->engine, &part, err);
+    return on->original ? sw_device_block_load_like(out, on->engine, &part, on->original,
+                                                    on->original_of, err)
+                        : sw_device_block_load(out, on->engine, &part, err);
 }
 
 /* A linear that `on->held` has to get again; `all`: the block has to be loaded anew, since what

@@ -52,7 +52,8 @@ sw_code sw_cuda_run_up_to(sw_streams *s, const sw_device_block *block, int64_t l
 /* A batch of a stream, d_x or d_x0, through that half, where it lies. `tap` may be NULL. */
 sw_code sw_cuda_move(sw_streams *s, float *d_stream, const sw_device_block *block, int64_t seq,
                      sw_half half, const sw_device_tap *tap, sw_err *err) SW_MUST_USE;
-/* A block to the device. Its experts may be most of it: what does not run them does without. */
+/* A block to the device, what it has in common with the original from there. Its experts may be
+ * most of it: what does not run them does without. */
 sw_code sw_cuda_load_block(sw_device_block **out, const sw_streams *s, const sw_block *block,
                            bool with_experts, sw_err *err) SW_MUST_USE;
 /* The quantized block to on->held. What is there of it is not copied again: of linears without

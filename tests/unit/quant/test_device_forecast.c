@@ -223,8 +223,13 @@ static void test_solve(void **state)
                      rounding + figures + sweep + 8 * n * k + n * (8 + 8 + 8 + 8 + 4));
     assert_int_equal(sw_solver_rows_in(SW_SOLVER_WORK_BYTES, 100000, 40 * 28672), 4096);
     assert_int_equal(sw_solver_rows_in(SW_LANE_BYTES, 100000, 40 * 28672), 1024);
-    assert_int_equal(sw_solver_rows_in(1, 100000, 1000), 64);
+    assert_int_equal(sw_solver_rows_in(1, 100000, 1000), SW_SOLVER_PRODUCT_ROWS);
     assert_int_equal(sw_solver_rows_in(SW_SOLVER_WORK_BYTES, 100, 1000), 100);
+    assert_int_equal(sw_solve_system_rows(100, 16), 100);
+    assert_int_equal(sw_solve_system_rows(4096, 224), 4096);  /* 10698 in 4 GB */
+    assert_int_equal(sw_solve_system_rows(4096, 448), 2048);  /* 2674: whole pieces */
+    assert_int_equal(sw_solve_system_rows(4096, 896), 512);   /* 668: a part that divides one */
+    assert_int_equal(sw_solve_system_rows(4096, 1 << 20), 1); /* not even one */
     assert_int_equal(sw_target_form_bytes(64, k, false, SW_LANE_BYTES), n * k * (4 * 8 + 4));
     assert_int_equal(sw_target_form_bytes(64, k, true, SW_LANE_BYTES), n * k * (5 * 8 + 4));
 }

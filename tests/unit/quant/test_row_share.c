@@ -145,9 +145,10 @@ static work work_of(const block *b, int n_ranks, int64_t unit)
     return sum;
 }
 
-/* At least so many times as fast by 2, 4 and 8 ranks: rows alone, and with the factors. The CUDA
- * backend takes 4096 rows together, so that the down projection of 8B, more than half of its rows'
- * work, is one piece, and that of 70B two. */
+/* At least so many times as fast by 2, 4 and 8 ranks: rows alone, and with the factors. On a device
+ * pieces are what one product has (solver.h): were they the 4096 rows that are worked on at a time,
+ * the down projection of 8B, more than half of its rows' work, would be one, and 2 ranks 1.23 times
+ * as fast as one. */
 static const struct bound {
     int block;
     int64_t unit;
@@ -156,9 +157,9 @@ static const struct bound {
     {0, SW_SLAB_ROWS, {2, 4, 8}, {1.42, 1.79, 2.06}},
     {1, SW_SLAB_ROWS, {2, 4, 8}, {1.41, 1.78, 2.05}},
     {2, SW_SLAB_ROWS, {2, 4, 8}, {1.96, 3.80, 7.11}},
-    {0, SW_SOLVER_ROWS, {1.23, 1.34, 1.43}, {1.12, 1.17, 1.21}},
-    {1, SW_SOLVER_ROWS, {1.98, 2.36, 2.65}, {1.41, 1.51, 1.57}},
-    {2, SW_SOLVER_ROWS, {1.91, 3.49, 5.95}, {1.90, 3.46, 5.83}},
+    {0, SW_SOLVER_PRODUCT_ROWS, {2, 3.91, 4.77}, {1.42, 1.78, 1.87}},
+    {1, SW_SOLVER_PRODUCT_ROWS, {2, 3.95, 7.73}, {1.41, 1.77, 2.04}},
+    {2, SW_SOLVER_PRODUCT_ROWS, {1.99, 3.83, 7.19}, {1.96, 3.68, 6.64}},
 };
 
 static void test_blocks_of_known_sizes(void **state)

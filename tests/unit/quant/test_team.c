@@ -203,6 +203,39 @@ static sw_code gathers(sw_team *team, sw_err *err)
     return SW_OK;
 }
 
+/* Parts of all sizes from ranks in no order, of some ranks none; each rank has some in their places
+ * and nothing in the others'. */
+static sw_code shares(sw_team *team, sw_err *err)
+{
+    enum { N = 23 };
+    const int me = sw_team_rank(team), size = sw_team_size(team);
+    sw_team_part parts[N];
+    sw_code rc;
+
+    for (int i = 0; i < N; i++) {
+        const size_t n_bytes = i % 7 == 3 ? 0 : (size_t)(1 + i * i * i * 97) % 700001;
+
+        parts[i] = (sw_team_part){(i * i + i / 5) % size, calloc(n_bytes + 1, 1), n_bytes};
+        CHECK(parts[i].data);
+        if (parts[i].from == me) message_fill(parts[i].data, n_bytes, me, i);
+    }
+    rc = sw_team_share(team, parts, N, err);
+    for (int i = 0; i < N && rc == SW_OK; i++) {
+        const uint8_t *data = parts[i].data;
+
+        CHECK(message_is_whole(data, parts[i].n_bytes, parts[i].from, i));
+        CHECK(data[parts[i].n_bytes] == 0);
+    }
+    for (int i = 0; i < N; i++) free(parts[i].data);
+    return rc;
+}
+
+static void test_share(void **state)
+{
+    (void)state;
+    for (int n_ranks = 1; n_ranks <= 6; n_ranks++) all_is_well(n_ranks, shares);
+}
+
 static void test_gather(void **state)
 {
     (void)state;
@@ -418,8 +451,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_circle),       cmocka_unit_test(test_pairs),
-        cmocka_unit_test(test_broadcast),    cmocka_unit_test(test_gather),
-        cmocka_unit_test(test_one_rank),
+        cmocka_unit_test(test_broadcast),    cmocka_unit_test(test_share),
+        cmocka_unit_test(test_gather),       cmocka_unit_test(test_one_rank),
         cmocka_unit_test(test_agree),        cmocka_unit_test(test_goes_on),
         cmocka_unit_test(test_check_same),   cmocka_unit_test(test_fails_alone),
         cmocka_unit_test(test_dies),         cmocka_unit_test(test_loses_the_first),

@@ -12,6 +12,7 @@
 #include "tools/card/card.h"
 #include "tools/card/card_command.h"
 #include "tools/cli/loader_notes.h"
+#include "tools/device/ranks.h"
 #include "tools/quantize/output_size.h"
 #include "tools/quantize/target_bits.h"
 #include "verify/verify.h"
@@ -205,7 +206,9 @@ sw_code sw_quantize_output_commit(sw_quantize_job *j, sw_err *err)
 sw_code sw_quantize_output_read_back(sw_quantize_job *j, sw_err *err)
 {
     const sw_progress shown = sw_progress_kept(j->progress);
-    sw_verify_options v = {.checkpoint_dir = j->o->out, .n_threads = (int)j->o->common.threads,
+    const int n_threads = (int)j->o->common.threads;
+    sw_verify_options v = {.checkpoint_dir = j->o->out, .n_threads = n_threads,
+                           .n_threads_alone = sw_ranks_threads_alone(j->team, n_threads),
                            .written = sw_ckpt_writer_tensors(j->writer), .back = j->back,
                            .progress = &shown};
     sw_report report = {0};

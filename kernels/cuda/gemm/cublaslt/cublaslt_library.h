@@ -16,6 +16,7 @@ extern "C" {
     X(cublasLtCreate) X(cublasLtMatmul) X(cublasLtMatmulDescCreate)                         \
     X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute)                          \
     X(cublasLtMatrixLayoutCreate) X(cublasLtMatrixLayoutDestroy)                            \
+    X(cublasLtMatrixLayoutSetAttribute) X(cublasLtMatmulAlgoCheck)                          \
     X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy)                    \
     X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatmulAlgoGetHeuristic)
 
