@@ -17,24 +17,26 @@ typedef struct row_job {
     const char *from; /* loading: stored elements, */
     sw_dtype dtype;
     int64_t *bad;     /* [chunks] first element that is not finite, or -1 */
+    const double *rows, *cols; /* scaling: what to divide and multiply by, or NULL */
     const sw_qtensor *q; /* decoding */
     int64_t first_row;   /* closing up: of the rows in hand */
 } row_job;
 
-static void load_rows(void *ctx, int64_t begin, int64_t end, int thread)
+/* Rows of a dtype that was accepted before. */
+static float *widen_rows(const row_job *job, int64_t begin, int64_t end)
 {
-    const row_job *job = ctx;
-    int64_t first = begin * job->k, n = (end - begin) * job->k;
-    int64_t *bad = &job->bad[begin / ROWS];
-
+    const int64_t first = begin * job->k, n = (end - begin) * job->k;
     float *w = job->w + first;
-    uint32_t most = 0;
 
-    (void)thread;
-    *bad = -1;
-    /* the dtype was accepted before */
     (void)!sw_float_decode_n(w, job->from + first * sw_dtype_bits(job->dtype) / 8, job->dtype, n,
                              NULL);
+    return w;
+}
+
+static bool all_finite(const float *w, int64_t n)
+{
+    uint32_t most = 0;
+
     for (int64_t i = 0; i < n; i++) {
         uint32_t bits;
 
@@ -42,9 +44,67 @@ static void load_rows(void *ctx, int64_t begin, int64_t end, int thread)
         bits &= 0x7fffffffu;
         most = bits > most ? bits : most;
     }
-    if (most < 0x7f800000u) return;
+    return most < 0x7f800000u;
+}
+
+static void load_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const row_job *job = ctx;
+    int64_t first = begin * job->k, n = (end - begin) * job->k;
+    int64_t *bad = &job->bad[begin / ROWS];
+    const float *w = widen_rows(job, begin, end);
+
+    (void)thread;
+    *bad = -1;
+    if (all_finite(w, n)) return;
     for (int64_t i = 0; i < n && *bad < 0; i++)
         if (!isfinite(w[i])) *bad = first + i;
+}
+
+static void load_finite(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const row_job *job = ctx;
+    const int64_t n = (end - begin) * job->k;
+    float *w = widen_rows(job, begin, end);
+
+    (void)thread;
+    if (all_finite(w, n)) return;
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(w[i])) w[i] = 0.0f;
+}
+
+sw_code sw_weight_load_finite(float *w, const sw_weight *dense, int n_threads, sw_err *err)
+{
+    row_job job = {.w = w, .k = dense->k_in, .from = dense->dense, .dtype = dense->dense_dtype};
+    sw_code rc = sw_float_decode_n(w, dense->dense, dense->dense_dtype, 0, err);
+
+    if (rc == SW_OK) sw_parallel_for(n_threads, dense->n_out, ROWS, load_finite, &job);
+    return rc;
+}
+
+static void load_scaled(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const row_job *job = ctx;
+    float *w = widen_rows(job, begin, end);
+
+    (void)thread;
+    for (int64_t i = begin; i < end; i++, w += job->k) {
+        if (job->rows)
+            for (int64_t j = 0; j < job->k; j++) w[j] = (float)((double)w[j] / job->rows[i]);
+        if (job->cols)
+            for (int64_t j = 0; j < job->k; j++) w[j] = (float)((double)w[j] * job->cols[j]);
+    }
+}
+
+sw_code sw_weight_load_scaled(float *w, const sw_weight *dense, const double *rows,
+                              const double *cols, int n_threads, sw_err *err)
+{
+    row_job job = {.w = w, .k = dense->k_in, .from = dense->dense, .dtype = dense->dense_dtype,
+                   .rows = rows, .cols = cols};
+    sw_code rc = sw_float_decode_n(w, dense->dense, dense->dense_dtype, 0, err);
+
+    if (rc == SW_OK) sw_parallel_for(n_threads, dense->n_out, ROWS, load_scaled, &job);
+    return rc;
 }
 
 sw_code sw_weight_load(float *w, const sw_weight *dense, int64_t n_out, int64_t k_in,

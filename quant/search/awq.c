@@ -15,11 +15,13 @@
 
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
+#include "formats/io/profile.h"
 #include "quant/search/fold.h"
 #include "quant/search/transform.h"
 #include "quant/team/team.h"
 
 #define ROWS SW_SLAB_ROWS
+#define COLUMNS 128 /* that a thread measures at a time */
 #define SAMPLES_MAX 12 /* linears that are sampled, one slab of rows each */
 #define FINALISTS 3
 #define TOKENS_PER_INPUT 0.25 /* fewer than so many say nothing */
@@ -69,40 +71,73 @@ static void scale_of(double *out, const search *s, const candidate *c)
 
 typedef struct size_job {
     const sw_group *g;
+    int64_t i, group; /* the reader; weights of a quantization group */
+    float *top;       /* [rows of the reader, its groups] the largest magnitude of each */
     double *size;
 } size_job;
 
-/* Quantization groups [begin, end) of all readers' rows. */
-static void measure_some(void *ctx, int64_t begin, int64_t end, int thread)
+/* Rows [begin, end) of a reader: the largest of each group. */
+static void find_tops(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const size_job *job = ctx;
-    const sw_group *g = job->g;
-    int64_t group = g->specs[0].group_elems ? g->specs[0].group_elems : g->k;
+    const int64_t k = job->g->k;
+    float *top = job->top + begin * sw_ceil_div(k, job->group);
 
     (void)thread;
-    for (int64_t i = 0; i < g->n_readers; i++)
-        for (int64_t at = 0; at < g->readers[i].n_out * g->k; at += g->k)
-            for (int64_t from = begin * group; from < sw_min_i64(end * group, g->k);
-                 from += group) {
-                const float *w = g->weights[i] + at;
-                int64_t to = sw_min_i64(from + group, g->k);
-                double top = 0;
-                for (int64_t j = from; j < to; j++) top = fmax(top, fabs((double)w[j]));
-                for (int64_t j = from; j < to && top > 0; j++)
-                    job->size[j] += fabs((double)w[j]) / top;
+    for (int64_t row = begin; row < end; row++) {
+        const float *w = job->g->weights[job->i] + row * k;
+
+        for (int64_t from = 0; from < k; from += job->group) {
+            float most = 0;
+
+            for (int64_t j = from; j < sw_min_i64(from + job->group, k); j++) {
+                const float size = fabsf(w[j]);
+                most = size > most ? size : most;
             }
+            *top++ = most;
+        }
+    }
+}
+
+/* Columns [begin, end) of a reader, row after row, so that sums are the same for any threads. */
+static void add_sizes(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const size_job *job = ctx;
+    const int64_t k = job->g->k, n_groups = sw_ceil_div(k, job->group);
+
+    (void)thread;
+    for (int64_t row = 0; row < job->g->readers[job->i].n_out; row++) {
+        const float *w = job->g->weights[job->i] + row * k, *top = job->top + row * n_groups;
+
+        for (int64_t j = begin; j < end;) {
+            const double most = (double)top[j / job->group];
+            const int64_t to = sw_min_i64((j / job->group + 1) * job->group, end);
+
+            for (; j < to && most > 0; j++) job->size[j] += fabs((double)w[j]) / most;
+            j = to;
+        }
+    }
 }
 
 /* Mean over the readers' rows of |w| relative to the largest of its quantization group. */
-static void measure_weights(double *size, const sw_group *g)
+static sw_code measure_weights(double *size, const sw_group *g, sw_err *err)
 {
-    size_job job = {g, size};
+    const int n_threads = g->options->n_threads;
+    int64_t n_most = 0, group = g->specs[0].group_elems ? g->specs[0].group_elems : g->k;
+    size_job job = {.g = g, .group = group, .size = size};
     double n_rows = 0;
+    sw_code rc;
 
-    for (int64_t i = 0; i < g->n_readers; i++) n_rows += (double)g->readers[i].n_out;
-    sw_parallel_for(g->options->n_threads, sw_qspec_groups(&g->specs[0], g->k), 4, measure_some,
-                    &job);
-    for (int64_t j = 0; j < g->k; j++) size[j] /= n_rows;
+    for (int64_t i = 0; i < g->n_readers; i++) n_most = sw_max_i64(n_most, g->readers[i].n_out);
+    rc = SW_MEM_GET(&job.top, n_most * sw_ceil_div(g->k, group), "ranges of groups", err);
+    for (job.i = 0; job.i < g->n_readers && rc == SW_OK; job.i++) {
+        n_rows += (double)g->readers[job.i].n_out;
+        sw_parallel_for(n_threads, g->readers[job.i].n_out, ROWS, find_tops, &job);
+        sw_parallel_for(n_threads, g->k, COLUMNS, add_sizes, &job);
+    }
+    for (int64_t j = 0; j < g->k && rc == SW_OK; j++) size[j] /= n_rows;
+    sw_mem_put(job.top);
+    return rc;
 }
 
 /* Rows at an even distance, of readers at an even distance. */
@@ -149,6 +184,7 @@ static sw_code weigh_channels(search *s, const sw_factor *factor, sw_err *err)
 static sw_code search_new(search *s, const sw_group *g, const sw_factor *factor, sw_err *err)
 {
     int64_t k = g->k, n;
+    sw_span span;
     sw_code rc;
 
     s->g = g;
@@ -161,10 +197,12 @@ static sw_code search_new(search *s, const sw_group *g, const sw_factor *factor,
     s->worth = s->pivot + k;
     s->weight_size = s->worth + k;
     if ((rc = weigh_channels(s, factor, err)) != SW_OK) return rc;
-    measure_weights(s->weight_size, g);
+    span = sw_span_open("search ranges");
+    rc = measure_weights(s->weight_size, g, err);
+    sw_span_close(span, NULL);
     take_sample(s);
     list_candidates(s);
-    return SW_OK;
+    return rc;
 }
 
 /* For sw_score_job. */
@@ -195,6 +233,7 @@ static sw_code score_all(search *s, sw_err *err)
     const int me = sw_team_rank(team), n_ranks = sw_team_size(team);
     double losses[CANDIDATES_MAX];
     size_t *begins = NULL;
+    const sw_span span = sw_span_open("search grid");
     sw_code rc = SW_MEM_GET(&begins, n_ranks + 1, "candidates of ranks", err);
 
     if (rc != SW_OK) return rc;
@@ -206,6 +245,7 @@ static sw_code score_all(search *s, sw_err *err)
     if (rc == SW_OK) rc = sw_team_gather(team, losses, begins, err);
     for (int i = 0; i < s->n && rc == SW_OK; i++) s->list[i].loss = losses[i];
     sw_mem_put(begins);
+    sw_span_close(span, NULL);
     return rc;
 }
 
@@ -284,6 +324,7 @@ static sw_code evidence_new(sw_evidence *out, const sw_group *g, sw_err *err)
 static sw_code trial_new(trial *t, const sw_group *g, sw_err *err)
 {
     const int64_t n_most = most_tokens(g, sw_block_probe_tokens_here) * g->model->hidden;
+    sw_span span;
     sw_code rc;
 
     t->g = g;
@@ -294,13 +335,16 @@ static sw_code trial_new(trial *t, const sw_group *g, sw_err *err)
         (rc = SW_MEM_GET(&t->by_token, most_tokens(g, sw_block_probe_tokens), "evidence", err)) !=
             SW_OK)
         return rc;
+    span = sw_span_open("search originals");
     for (int part = SW_BLOCK_PROBE_TRIAL; part <= SW_BLOCK_PROBE_HELD && rc == SW_OK; part++) {
         rc = SW_PLACE_TAKE(&t->want[part], &g->place, n_most, "trial outputs", err);
         if (rc == SW_OK)
             rc = sw_block_probe_output(t->want[part], g->probe, (sw_block_probe_part)part,
                                        g->original, g->fold.site, err);
     }
-    return rc == SW_OK ? sw_trial_block_new(&t->block, g, err) : rc;
+    if (rc == SW_OK) rc = sw_trial_block_new(&t->block, g, err);
+    sw_span_close(span, NULL);
+    return rc;
 }
 
 /* Run a part through the half block; its squared errors are added to pieces, their sum is *loss. */
@@ -331,13 +375,17 @@ static sw_code run_trial(double *loss, double *pieces, trial *t, const double *s
 {
     int64_t n_chosen_by = t->evidence.n_chosen_by;
     double held;
+    sw_span span;
     sw_code rc = sw_group_solve(t->values, t->g, scale, err);
 
-    if (rc == SW_OK) rc = sw_trial_block_lend(&t->block, t->values, err);
     if (rc != SW_OK) return rc;
+    span = sw_span_open("search trial");
     memset(pieces, 0, (size_t)t->evidence.n * sizeof *pieces);
-    rc = run_part(loss, n_chosen_by ? pieces : NULL, t, SW_BLOCK_PROBE_TRIAL, err);
-    return rc == SW_OK ? run_part(&held, pieces + n_chosen_by, t, SW_BLOCK_PROBE_HELD, err) : rc;
+    rc = sw_trial_block_lend(&t->block, t->values, err);
+    if (rc == SW_OK) rc = run_part(loss, n_chosen_by ? pieces : NULL, t, SW_BLOCK_PROBE_TRIAL, err);
+    if (rc == SW_OK) rc = run_part(&held, pieces + n_chosen_by, t, SW_BLOCK_PROBE_HELD, err);
+    sw_span_close(span, NULL);
+    return rc;
 }
 
 _Static_assert(KIND_COUNT * sizeof exponents / sizeof exponents[0] < CANDIDATES_MAX, "grid");

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "quant/method/weight_rows.h"
 #include "quant/team/team.h"
 
 #define SCALE_MAX 0x1p14 /* factors beyond these would leave half floats no range */
@@ -290,17 +291,13 @@ static sw_code scale_weight(const fold_job *f, sw_slot slot, int64_t expert, boo
     const sw_transform_job *job = f->job;
     sw_weight *w = sw_block_weight(job->original, slot, expert);
     sw_weight *q = sw_block_weight(job->quantized, slot, expert);
-    int64_t n_out = w->n_out, k = w->k_in;
     float *values = NULL;
     sw_code rc;
 
-    if ((rc = SW_ARENA_TAKE(&values, &job->original->arena, n_out * k, err)) != SW_OK ||
-        (rc = sw_float_decode_n(values, w->dense, w->dense_dtype, n_out * k, err)) != SW_OK)
+    if ((rc = SW_ARENA_TAKE(&values, &job->original->arena, w->n_out * w->k_in, err)) != SW_OK ||
+        (rc = sw_weight_load_scaled(values, w, by_rows ? f->rows : NULL, by_rows ? NULL : f->scale,
+                                    job->options->n_threads, err)) != SW_OK)
         return rc;
-    for (int64_t i = 0; i < n_out; i++)
-        for (int64_t j = 0; j < k; j++)
-            values[i * k + j] = (float)(by_rows ? (double)values[i * k + j] / f->rows[i]
-                                                : (double)values[i * k + j] * f->scale[j]);
     w->dense = q->dense = values;
     w->dense_dtype = q->dense_dtype = SW_DTYPE_F32;
     return SW_OK;

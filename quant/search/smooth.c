@@ -13,6 +13,7 @@
 
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
+#include "formats/io/profile.h"
 #include "formats/num/act.h"
 #include "quant/search/fold.h"
 #include "quant/search/transform.h"
@@ -22,6 +23,7 @@ static const int coarse[] = {3, 6, 9, 12, 15, 18}, fine[] = {-2, -1, 1, 2};
 #define N(list) (int)(sizeof(list) / sizeof(list)[0])
 #define ROWS_MAX 1024 /* tokens that a candidate runs on */
 #define SIZE_MAX_FINITE 3.4e38f
+#define COLUMNS 128 /* whose ranges a thread finds at a time */
 
 /* Rows and products of rows are at the group's place; of several ranks each has those of its
  * windows. */
@@ -131,14 +133,20 @@ static void find_wmax(void *ctx, int64_t begin, int64_t end, int thread)
 
     (void)thread;
     for (int64_t i = 0; i < g->n_readers; i++)
-        for (int64_t row = 0; row < g->readers[i].n_out; row++)
-            for (int64_t j = begin; j < end; j++)
-                s->wmax[j] = fmax(s->wmax[j], fabs((double)g->weights[i][row * g->k + j]));
+        for (int64_t row = 0; row < g->readers[i].n_out; row++) {
+            const float *w = g->weights[i] + row * g->k;
+
+            for (int64_t j = begin; j < end; j++) {
+                const double size = fabs((double)w[j]);
+                s->wmax[j] = size > s->wmax[j] ? size : s->wmax[j];
+            }
+        }
 }
 
 static sw_code search_new(search *s, const sw_group *g, sw_err *err)
 {
     int64_t n_y = ROWS_MAX * n_outputs(g);
+    sw_span span;
     sw_code rc;
 
     if ((rc = SW_MEM_GET(&s->wmax, g->k, "weight ranges", err)) != SW_OK ||
@@ -146,16 +154,19 @@ static sw_code search_new(search *s, const sw_group *g, sw_err *err)
         (rc = SW_PLACE_TAKE(&s->have, &g->place, n_y, "outputs", err)) != SW_OK ||
         (rc = sw_group_values_new(&s->values, g, err)) != SW_OK)
         return rc;
-    sw_parallel_for(g->options->n_threads, g->k, 256, find_wmax, s);
-    for (int part = 0; part < SW_BLOCK_PROBE_PARTS; part++) {
+    span = sw_span_open("search ranges");
+    sw_parallel_for(g->options->n_threads, g->k, COLUMNS, find_wmax, s);
+    sw_span_close(span, NULL);
+    span = sw_span_open("search rows");
+    for (int part = 0; part < SW_BLOCK_PROBE_PARTS && rc == SW_OK; part++) {
         if (part == SW_BLOCK_PROBE_TRIAL) continue;
         if ((rc = keep_part(s, (sw_block_probe_part)part, err)) != SW_OK ||
-            (rc = SW_PLACE_TAKE(&s->want[part], &g->place, n_y, "outputs", err)) != SW_OK ||
-            (rc = multiply(s->want[part], s, s->part[part].rows, &s->part[part], g->placed, NULL,
-                           err)) != SW_OK)
-            return rc;
+            (rc = SW_PLACE_TAKE(&s->want[part], &g->place, n_y, "outputs", err)) != SW_OK)
+            break;
+        rc = multiply(s->want[part], s, s->part[part].rows, &s->part[part], g->placed, NULL, err);
     }
-    return SW_OK;
+    sw_span_close(span, NULL);
+    return rc;
 }
 
 static void scale_for(double *scale, const search *s, double alpha)
@@ -282,22 +293,28 @@ static sw_code solve_weights(search *s, const double *scale, sw_err *err)
     return rc;
 }
 
+/* What the weights in s->values cost on a part, piece by piece as the evidence has them. */
+static sw_code judge_part(double *pieces, search *s, sw_block_probe_part part, const double *scale,
+                          sw_err *err)
+{
+    sw_code rc = run_part(s, part, scale, err);
+
+    if (rc == SW_OK) rc = find_errors(s, part, false, err);
+    if (rc == SW_OK) sw_evidence_add(pieces, s->by_row, n_rows_of(s, part));
+    return rc;
+}
+
 /* Evidence of a scale, on the windows searched and on those held out. */
 static sw_code judge(double *pieces, search *s, const double *scale, sw_err *err)
 {
-    sw_code rc;
+    sw_code rc = solve_weights(s, scale, err);
+    const sw_span span = sw_span_open("search trial");
 
-    if ((rc = solve_weights(s, scale, err)) != SW_OK ||
-        (rc = run_part(s, SW_BLOCK_PROBE_SEARCH, scale, err)) != SW_OK ||
-        (rc = find_errors(s, SW_BLOCK_PROBE_SEARCH, false, err)) != SW_OK)
-        return rc;
-    sw_evidence_add(pieces, s->by_row, n_rows_of(s, SW_BLOCK_PROBE_SEARCH));
-    if ((rc = run_part(s, SW_BLOCK_PROBE_HELD, scale, err)) != SW_OK ||
-        (rc = find_errors(s, SW_BLOCK_PROBE_HELD, false, err)) != SW_OK)
-        return rc;
-    sw_evidence_add(pieces + s->evidence.n_chosen_by, s->by_row,
-                    n_rows_of(s, SW_BLOCK_PROBE_HELD));
-    return SW_OK;
+    if (rc == SW_OK) rc = judge_part(pieces, s, SW_BLOCK_PROBE_SEARCH, scale, err);
+    if (rc == SW_OK)
+        rc = judge_part(pieces + s->evidence.n_chosen_by, s, SW_BLOCK_PROBE_HELD, scale, err);
+    sw_span_close(span, NULL);
+    return rc;
 }
 
 /* The step so far becomes `step` if its loss is lower. */
@@ -318,6 +335,7 @@ static sw_code try_alpha(int *best_step, double *best, int step, search *s, doub
 
 static sw_code find_alpha(double *alpha, search *s, double *scale, sw_err *err)
 {
+    const sw_span span = sw_span_open("search alphas");
     double best = (double)INFINITY;
     int step = 10, middle;
     sw_code rc = SW_OK;
@@ -327,6 +345,7 @@ static sw_code find_alpha(double *alpha, search *s, double *scale, sw_err *err)
     middle = step;
     for (int i = 0; i < N(fine) && rc == SW_OK; i++)
         rc = try_alpha(&step, &best, middle + fine[i], s, scale, err);
+    sw_span_close(span, NULL);
     *alpha = step / 20.0;
     return rc;
 }

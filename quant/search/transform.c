@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "formats/io/profile.h"
 #include "quant/method/row_share.h"
 #include "quant/method/slab.h"
+#include "quant/method/weight_rows.h"
 #include "quant/search/fold.h"
 #include "quant/team/team.h"
 
@@ -179,6 +181,7 @@ sw_code sw_group_solve(float *const *values, const sw_group *group, const double
     sw_site_share share = {0};
     sw_hessian hess = {0};
     sw_factor factor = {0};
+    const sw_span span = sw_span_open("search solve");
     sw_code rc = SW_MEM_GET(&linears, group->n_readers, "rows of ranks", err);
 
     if (rc == SW_OK) share = share_of(linears, group);
@@ -191,6 +194,7 @@ sw_code sw_group_solve(float *const *values, const sw_group *group, const double
     if (rc == SW_OK) rc = share_values(values, group, &share, err);
     sw_factor_free(&factor);
     sw_mem_put(linears);
+    sw_span_close(span, NULL);
     return rc;
 }
 
@@ -227,6 +231,7 @@ static void readers_free(readers *r)
 static sw_code readers_new(readers *r, const sw_transform_job *job, const sw_fold *fold,
                            int64_t expert, sw_err *err)
 {
+    const int n_threads = job->options->n_threads;
     sw_code rc;
 
     if ((rc = SW_MEM_GET(&r->refs, job->n_linears, "readers", err)) != SW_OK ||
@@ -240,12 +245,11 @@ static sw_code readers_new(readers *r, const sw_transform_job *job, const sw_fol
 
         if (ref->site != fold->site || (expert >= 0 && ref->expert != expert)) continue;
         w = sw_block_weight(job->original, ref->slot, ref->expert);
-        if ((rc = SW_MEM_GET(&r->weights[at], n, "weight", err)) != SW_OK) return rc;
+        rc = SW_MEM_GET_WIDE(&r->weights[at], n, "weight", n_threads, err);
+        if (rc != SW_OK) return rc;
         r->specs[at] = job->specs[i];
         r->refs[r->n++] = *ref;
-        rc = sw_float_decode_n(r->weights[at], w->dense, w->dense_dtype, n, err);
-        for (int64_t j = 0; rc == SW_OK && j < n; j++) /* the solver names it */
-            if (!isfinite(r->weights[at][j])) r->weights[at][j] = 0.0f;
+        rc = sw_weight_load_finite(r->weights[at], w, n_threads, err);
     }
     return rc;
 }
@@ -283,7 +287,12 @@ static sw_code conclude(const sw_transform_job *job, const sw_group *g, const sw
     (void)snprintf(r.choice, sizeof r.choice, "%s", p->choice);
     (void)snprintf(r.why_not, sizeof r.why_not, "%s", p->why_not);
     report_scale(&r, p->scale, g->k);
-    if (p->is_better) rc = sw_fold_apply(job, &g->fold, g->expert, p->scale, g->k, err);
+    if (p->is_better) {
+        const sw_span span = sw_span_open("search fold");
+
+        rc = sw_fold_apply(job, &g->fold, g->expert, p->scale, g->k, err);
+        sw_span_close(span, r.producer);
+    }
     if (p->is_better && rc == SW_OK && job->scales)
         rc = sw_site_scales_add(job->scales, g->fold.site, g->expert, g->model->n_experts,
                                 p->scale, g->k, err);
@@ -300,6 +309,7 @@ static sw_code transform_group(const sw_transform_job *job, const sw_block_probe
     readers r = {.place = *sw_block_probe_place(probe)};
     sw_proposal p = {0};
     bool can = false;
+    sw_span span = sw_span_open("search weights");
     sw_code rc = readers_new(&r, job, fold, expert, err);
     sw_group g = {.model = job->model, .options = job->options, .fold = *fold, .expert = expert,
                   .k = hess->k_in, .readers = r.refs, .specs = r.specs, .n_readers = r.n,
@@ -308,7 +318,9 @@ static sw_code transform_group(const sw_transform_job *job, const sw_block_probe
 
     if (rc != SW_OK || !r.n) goto done;
     if ((rc = sw_fold_is_possible(&can, job, fold, expert, err)) != SW_OK || !can) goto done;
-    if ((rc = place_readers(&r, err)) != SW_OK) goto done;
+    rc = place_readers(&r, err);
+    sw_span_close(span, NULL);
+    if (rc != SW_OK) goto done;
     g.placed = r.placed;
     if ((rc = SW_MEM_GET(&p.scale, g.k, "scale", err)) != SW_OK) goto done;
     for (int64_t j = 0; j < g.k; j++) p.scale[j] = 1.0;
@@ -328,6 +340,7 @@ static sw_code transform_groups(const sw_transform_job *job, const sw_block_prob
 {
     const int64_t layer = job->original->layer;
     const sw_place *at = sw_block_probe_place(probe);
+    const sw_span span = sw_span_open("search sums");
     sw_site_stats stats;
     sw_code rc = fold->is_per_expert
                      ? sw_site_stats_new_experts(&stats, job->model, layer, wanted, SW_EXPERTS_ALL,
@@ -338,6 +351,7 @@ static sw_code transform_groups(const sw_transform_job *job, const sw_block_prob
     if (rc != SW_OK) return rc;
     rc = sw_block_probe_hessians(&stats, probe, SW_BLOCK_PROBE_SEARCH, job->original, fold->site,
                                  err);
+    sw_span_close(span, NULL);
     for (int64_t e = begin; e < end && rc == SW_OK; e++) {
         const int64_t expert = fold->is_per_expert ? e : -1;
 

@@ -50,6 +50,53 @@ static void test_first_bad_element_is_named(void **state)
     }
 }
 
+/* What is not finite is 0, whatever the threads, and all else as it is stored. */
+static void test_bad_elements_can_be_zeros(void **state)
+{
+    static float stored[N * K];
+    sw_weight dense = {.n_out = N, .k_in = K, .dense = stored, .dense_dtype = SW_DTYPE_F32};
+    test_rng rng = {2};
+
+    (void)state;
+    for (int i = 0; i < N * K; i++) stored[i] = (float)test_gauss(&rng);
+    stored[9001] = NAN;
+    stored[9003] = INFINITY;
+    stored[N * K - 1] = -INFINITY;
+    for (int n_threads = 1; n_threads <= 4; n_threads += 3) {
+        static float w[N * K];
+        sw_err err = {0};
+        assert_int_equal(sw_weight_load_finite(w, &dense, n_threads, &err), SW_OK);
+        for (int i = 0; i < N * K; i++)
+            assert_true(w[i] == (isfinite(stored[i]) ? stored[i] : 0.0f));
+    }
+}
+
+/* Factors of rows and of columns, each alone, as doubles and rounded once. */
+static void test_scaled_rows_are_the_plain_ones(void **state)
+{
+    static uint16_t stored[N * K];
+    static double rows[N], cols[K];
+    sw_weight dense = {.n_out = N, .k_in = K, .dense = stored, .dense_dtype = SW_DTYPE_BF16};
+    test_rng rng = {3};
+
+    (void)state;
+    for (int i = 0; i < N * K; i++) stored[i] = sw_bf16_encode((float)test_gauss(&rng));
+    for (int i = 0; i < N; i++) rows[i] = exp(test_gauss(&rng));
+    for (int j = 0; j < K; j++) cols[j] = exp(test_gauss(&rng));
+    for (int n_threads = 1; n_threads <= 4; n_threads += 3) {
+        static float divided[N * K], times[N * K];
+        sw_err err = {0};
+        assert_int_equal(sw_weight_load_scaled(divided, &dense, rows, NULL, n_threads, &err),
+                         SW_OK);
+        assert_int_equal(sw_weight_load_scaled(times, &dense, NULL, cols, n_threads, &err), SW_OK);
+        for (int i = 0; i < N * K; i++) {
+            const double v = (double)sw_bf16_decode(stored[i]);
+            assert_true(divided[i] == (float)(v / rows[i / K]));
+            assert_true(times[i] == (float)(v * cols[i % K]));
+        }
+    }
+}
+
 static void test_other_dtypes_are_refused(void **state)
 {
     static float stored[N * K];
@@ -59,6 +106,8 @@ static void test_other_dtypes_are_refused(void **state)
 
     (void)state;
     assert_int_equal(sw_weight_load(w, &dense, N, K, 2, &err), SW_E_UNSUPPORTED);
+    assert_int_equal(sw_weight_load_finite(w, &dense, 2, &err), SW_E_UNSUPPORTED);
+    assert_int_equal(sw_weight_load_scaled(w, &dense, NULL, NULL, 2, &err), SW_E_UNSUPPORTED);
 }
 
 static void test_decoding_is_the_plain_one(void **state)
@@ -91,6 +140,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values_are_those_stored),
         cmocka_unit_test(test_first_bad_element_is_named),
+        cmocka_unit_test(test_bad_elements_can_be_zeros),
+        cmocka_unit_test(test_scaled_rows_are_the_plain_ones),
         cmocka_unit_test(test_other_dtypes_are_refused),
         cmocka_unit_test(test_decoding_is_the_plain_one),
     };
