@@ -168,6 +168,7 @@ typedef struct sw_model {
     int64_t eos_ids[SW_EOS_MAX];
     int64_t n_eos;
     sw_rope rope;
+    bool has_two_ropes;       /* that differ, in the config: see sw_rope_check_once */
     bool has_window_rope;     /* window layers turn by another table: */
     sw_rope window_rope;
     int64_t side_inputs;      /* width of the input that every layer has for itself, beside the
@@ -385,6 +386,10 @@ int64_t sw_model_buf_width(const sw_model *m, sw_buf buf);
 /* The rope keys of either style into *m: rope, rope_dim, window_rope; the sizes must be known.
  * SW_E_UNSUPPORTED: another rope type, or layer types that disagree and are not the two known. */
 sw_code sw_rope_read(sw_model *m, const cJSON *config, sw_err *err) SW_MUST_USE;
+/* SW_E_FORMAT where rope_scaling and rope_parameters are both there and make different ropes: no
+ * reading of such a config is that of every engine. m->rope is then what transformers makes of it,
+ * by which a checkpoint can be judged nevertheless. */
+sw_code sw_rope_check_once(const sw_model *m, sw_err *err) SW_MUST_USE;
 const char *sw_rope_kind_name(sw_rope_kind kind);
 
 /* true when frequencies at this length are not those of shorter sequences: dynamic and longrope
