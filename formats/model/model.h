@@ -118,6 +118,7 @@ typedef struct sw_model {
     bool is_like;             /* model_type has no row; that of arch stands in for it */
     const sw_found *found;    /* linears where arch is sw_arch_unknown; else NULL */
     sw_dtype dtype;           /* what config.json says weights are: BF16, F16 or F32 */
+    bool is_dtype_open;       /* says nothing, or null: F32 until sw_model_fit_names looks */
     int64_t hidden, intermediate, n_layers, n_heads, n_kv_heads, head_dim, vocab, max_positions;
     int64_t v_head_dim;       /* head_dim but in latent attention */
     int64_t q_rank, kv_rank;  /* latent attention: widths of the low-rank factors; 0: none (q_rank
@@ -272,7 +273,7 @@ sw_code sw_config_lift_scheme(cJSON *config, sw_err *err) SW_MUST_USE;
 /* Checkpoints call the same decoder differently: most of gpt2 leave out "transformer.", wrappers
  * with a vision tower put "model.language_model." or "language_model.model." before everything.
  * Look which `st` has, and call everything like that; and let layers be of the kind that their
- * tensors make them. */
+ * tensors make them; and let a dtype that the config leaves open be that of most floats. */
 void sw_model_fit_names(sw_model *m, const sw_st *st);
 /* A name, without ".weight", as this checkpoint has it; NULL: the family has no such thing. */
 const char *sw_model_end(const sw_model *m, sw_end end);

@@ -53,7 +53,12 @@ static void test_defaults(void **state)
     assert_int_equal(m.bos_id, -1);
     assert_int_equal(m.eos_id, -1);
     assert_int_equal(m.sliding_window, 0);
-    assert_int_equal(m.dtype, SW_DTYPE_F32);
+    assert_true(m.dtype == SW_DTYPE_F32 && m.is_dtype_open);
+    must_read(&m, "llama", "\"torch_dtype\":null");
+    assert_true(m.is_dtype_open);
+    must_read(&m, "llama", "\"dtype\":null,\"torch_dtype\":\"float16\"");
+    assert_true(m.dtype == SW_DTYPE_F16 && !m.is_dtype_open);
+    must_read(&m, "llama", "");
     assert_false(m.is_tied || m.has_qkv_bias || m.has_o_bias || m.has_mlp_bias);
     assert_true(m.rope.kind == SW_ROPE_DEFAULT && m.rope.theta == 1e4 && m.norm_eps == 1e-6);
     must_read(&m, "mixtral", "");
