@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
+#include "verify/base/apart.h"
 #include "verify/checks/nearest.h"
 
 /* The same over a whole weight, where chance evens out, as factor of the root mean square. Scales
@@ -282,6 +283,10 @@ static void explain(char why[SW_PLAUSIBLE_TEXT_BYTES], const sw_report_tensor *t
 {
     double gain, least = cosine_min(least_bits(w)), refit_max, over = refit(&refit_max, all, w);
     rival best = best_rival(&gain, all);
+    const sw_apart cosine = sw_apart_places(t->cosine, least, 4);
+    const sw_apart error = sw_apart_digits(t->weight_err, t->weight_bound, 4);
+    const sw_apart group = sw_apart_places(all->worst_cell, all->worst_cell / all->worst_over, 1);
+    const sw_apart scales = sw_apart_places(over, refit_max, 2);
 
     why[0] = '\0';
     if (t->cosine < least && is_transposed(w, original))
@@ -290,21 +295,20 @@ static void explain(char why[SW_PLAUSIBLE_TEXT_BYTES], const sw_report_tensor *t
         (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "%.0f %% of its error goes with %s",
                        100 * gain, rival_text[best]);
     else if (!(t->cosine >= least))
-        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "cosine to the original %.4f, want at least "
-                       "%.2f: not this weight, or in another order", t->cosine, least);
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "cosine to the original %s, want at least "
+                       "%s: not this weight, or in another order", cosine.have, cosine.limit);
     else if (!(t->weight_err <= t->weight_bound))
-        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "relative error %.4g, want at most %.4g, "
-                       "which is %.0f times what rounding to %d bits explains", t->weight_err,
-                       t->weight_bound, step_rms_max(w), t->bits);
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "relative error %s, want at most %s, "
+                       "which is %.0f times what rounding to %d bits explains", error.have,
+                       error.limit, step_rms_max(w), t->bits);
     else if (!(all->worst_over <= 1))
-        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "channel %lld, group %lld: the error is %.1f "
-                       "times that with its best scale and zero point, want at most %.1f",
-                       (long long)all->worst_n, (long long)all->worst_g, all->worst_cell,
-                       all->worst_cell / all->worst_over);
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "channel %lld, group %lld: the error is %s "
+                       "times that with its best scale and zero point, want at most %s",
+                       (long long)all->worst_n, (long long)all->worst_g, group.have, group.limit);
     else if (!(over <= refit_max))
-        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "the error is %.2f times that with the best "
-                       "scales of all groups, want at most %.2f: scales are of other weights", over,
-                       refit_max);
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "the error is %s times that with the best "
+                       "scales of all groups, want at most %s: scales are of other weights",
+                       scales.have, scales.limit);
     else
         sw_nearest_check(why, SW_PLAUSIBLE_TEXT_BYTES, &all->nearest);
 }
