@@ -12,6 +12,7 @@
 #include "formats/io/profile.h"
 #include "formats/text/corpus.h"
 #include "kernels/engine/lm_open.h"
+#include "verify/base/apart.h"
 #include "verify/checks/checks.h"
 #include "verify/metrics/expected_kl.h"
 #include "verify/metrics/inputs.h"
@@ -198,14 +199,16 @@ static sw_code measure_gap(verifier *v, const sw_windows *windows, sw_err *err)
     sw_report_gap *gap = &v->report.eval.gap;
     int64_t n = v->options->gap_windows ? v->options->gap_windows : GAP_WINDOWS;
     double most = sw_kernel_gap_limit(&v->served, &v->kernels);
+    sw_apart a;
     sw_code rc;
 
     if (n < 0 || v->is_float || !v->checkpoint.is_quantized) return SW_OK;
     rc = sw_kernel_gap(gap, &v->kernels, &v->checkpoint, windows, n, v->n_alone, err);
     if (rc != SW_OK || gap->logits_err <= most) return rc;
+    a = sw_apart_digits(gap->logits_err, most, 3);
     return sw_report_find(&v->report, "kernel gap", "logits", err, "logits of the integer kernels "
-                          "are %.3g from those of dequantized weights, relative; want at most %g: "
-                          "the two decoders disagree", gap->logits_err, most);
+                          "are %s from those of dequantized weights, relative; want at most %s: "
+                          "the two decoders disagree", a.have, a.limit);
 }
 
 /* States of a device stay there. */

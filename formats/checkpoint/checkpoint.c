@@ -223,7 +223,8 @@ static sw_code open_as(sw_checkpoint *out, const char *dir, sw_gguf_view view, b
     if ((rc = ckpt.is_file ? sw_gguf_model_open(&ckpt.config, &ckpt.st, ckpt.dir, view, err)
                            : sw_json_read(&ckpt.config, path, &sw_json_caps_config, err)) != SW_OK)
         goto done;
-    if ((rc = sw_model_read(&ckpt.model, ckpt.config, err)) != SW_OK) {
+    if ((rc = sw_model_read(&ckpt.model, ckpt.config, err)) != SW_OK ||
+        (rc = sw_rope_check_once(&ckpt.model, err)) != SW_OK) {
         sw_err_prefix(err, "%s", path);
         goto done;
     }

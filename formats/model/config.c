@@ -164,7 +164,7 @@ static sw_code read_heads(sw_model *m, const cJSON *config, sw_err *err)
     return SW_OK;
 }
 
-static sw_code read_dtype(sw_dtype *out, const cJSON *config, sw_err *err)
+static sw_code read_dtype(sw_model *m, const cJSON *config, sw_err *err)
 {
     static const struct {
         const char *name;
@@ -174,14 +174,16 @@ static sw_code read_dtype(sw_dtype *out, const cJSON *config, sw_err *err)
         {"half", SW_DTYPE_F16},      {"float", SW_DTYPE_F32},
     };
     const char *key = sw_json_member(config, "dtype") ? "dtype" : "torch_dtype";
-    const char *name = "float32"; /* what loaders assume when the config is silent */
+    const char *name = NULL;
     sw_code rc;
 
     if ((rc = sw_json_text(&name, config, key, err)) != SW_OK) return rc;
+    m->is_dtype_open = !name;
+    if (!name) name = "float32";
     if (!strncmp(name, "torch.", 6)) name += 6;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (strcmp(rows[i].name, name)) continue;
-        *out = rows[i].dtype;
+        m->dtype = rows[i].dtype;
         return SW_OK;
     }
     return SW_FAIL(err, SW_E_UNSUPPORTED,
@@ -329,7 +331,7 @@ static sw_code check_programs(const sw_model *m, sw_err *err)
 /* What is known of a family without a row: the dtype decides what scales are stored as. */
 static sw_code read_bare(sw_model *out, sw_model *m, const cJSON *config, sw_err *err)
 {
-    sw_code rc = read_dtype(&m->dtype, config, err);
+    sw_code rc = read_dtype(m, config, err);
 
     if (rc == SW_OK) rc = sw_json_bool(&m->is_tied, config, "tie_word_embeddings", err);
     if (rc == SW_OK) rc = read_special_ids(m, config, err);
@@ -353,7 +355,7 @@ static sw_code read_decoder(sw_model *out, const cJSON *config, sw_err *err)
     if ((rc = read_heads(&m, config, err)) != SW_OK) return rc;
     m.v_head_dim = m.head_dim;
     m.attention_scale = 1.0 / sqrt((double)m.head_dim);
-    if ((rc = read_dtype(&m.dtype, config, err)) != SW_OK) return rc;
+    if ((rc = read_dtype(&m, config, err)) != SW_OK) return rc;
     if ((rc = read_eps(&m.norm_eps, config, m.arch->default_eps, err)) != SW_OK) return rc;
     if ((rc = read_activation(&m.act, config, err)) != SW_OK) return rc;
     if ((rc = sw_json_bool(&m.is_tied, config, "tie_word_embeddings", err)) != SW_OK) return rc;

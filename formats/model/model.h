@@ -118,6 +118,7 @@ typedef struct sw_model {
     bool is_like;             /* model_type has no row; that of arch stands in for it */
     const sw_found *found;    /* linears where arch is sw_arch_unknown; else NULL */
     sw_dtype dtype;           /* what config.json says weights are: BF16, F16 or F32 */
+    bool is_dtype_open;       /* says nothing, or null: F32 until sw_model_fit_names looks */
     int64_t hidden, intermediate, n_layers, n_heads, n_kv_heads, head_dim, vocab, max_positions;
     int64_t v_head_dim;       /* head_dim but in latent attention */
     int64_t q_rank, kv_rank;  /* latent attention: widths of the low-rank factors; 0: none (q_rank
@@ -168,6 +169,7 @@ typedef struct sw_model {
     int64_t eos_ids[SW_EOS_MAX];
     int64_t n_eos;
     sw_rope rope;
+    bool has_two_ropes;       /* that differ, in the config: see sw_rope_check_once */
     bool has_window_rope;     /* window layers turn by another table: */
     sw_rope window_rope;
     int64_t side_inputs;      /* width of the input that every layer has for itself, beside the
@@ -271,7 +273,7 @@ sw_code sw_config_lift_scheme(cJSON *config, sw_err *err) SW_MUST_USE;
 /* Checkpoints call the same decoder differently: most of gpt2 leave out "transformer.", wrappers
  * with a vision tower put "model.language_model." or "language_model.model." before everything.
  * Look which `st` has, and call everything like that; and let layers be of the kind that their
- * tensors make them. */
+ * tensors make them; and let a dtype that the config leaves open be that of most floats. */
 void sw_model_fit_names(sw_model *m, const sw_st *st);
 /* A name, without ".weight", as this checkpoint has it; NULL: the family has no such thing. */
 const char *sw_model_end(const sw_model *m, sw_end end);
@@ -385,6 +387,10 @@ int64_t sw_model_buf_width(const sw_model *m, sw_buf buf);
 /* The rope keys of either style into *m: rope, rope_dim, window_rope; the sizes must be known.
  * SW_E_UNSUPPORTED: another rope type, or layer types that disagree and are not the two known. */
 sw_code sw_rope_read(sw_model *m, const cJSON *config, sw_err *err) SW_MUST_USE;
+/* SW_E_FORMAT where rope_scaling and rope_parameters are both there and make different ropes: no
+ * reading of such a config is that of every engine. m->rope is then what transformers makes of it,
+ * by which a checkpoint can be judged nevertheless. */
+sw_code sw_rope_check_once(const sw_model *m, sw_err *err) SW_MUST_USE;
 const char *sw_rope_kind_name(sw_rope_kind kind);
 
 /* true when frequencies at this length are not those of shorter sequences: dynamic and longrope

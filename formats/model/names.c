@@ -116,11 +116,31 @@ static void fit_kind(sw_model *m, const sw_st *st, int64_t layer)
     }
 }
 
+/* What a config leaves open is as it is stored: loaders take the dtype of what they find. */
+static void fit_dtype(sw_model *m, const sw_st *st)
+{
+    int64_t n_elems[SW_DTYPE_COUNT] = {0};
+    static const sw_dtype floats[] = {SW_DTYPE_BF16, SW_DTYPE_F16, SW_DTYPE_F32};
+    int64_t most = 0;
+
+    for (int64_t i = 0; i < sw_st_count(st); i++) {
+        const sw_cview *view = &sw_st_at(st, i)->view;
+
+        n_elems[view->dtype] += sw_view_elems(view);
+    }
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) {
+        if (n_elems[floats[i]] <= most) continue;
+        most = n_elems[floats[i]];
+        m->dtype = floats[i];
+    }
+}
+
 void sw_model_fit_names(sw_model *m, const sw_st *st)
 {
     size_t n = 0;
     const char *prefix;
 
+    if (m->is_dtype_open) fit_dtype(m, st);
     if (m->arch == &sw_arch_unknown) return; /* sw_found_new does it */
     prefix = find_prefix(&n, m, st);
     memset(m->ends, 0, sizeof m->ends);

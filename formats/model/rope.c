@@ -29,14 +29,11 @@ typedef struct rope_objects {
     const cJSON *all, *window;
 } rope_objects;
 
-static sw_code pick_objects(rope_objects *out, const cJSON *config, sw_err *err)
+static sw_code pick_objects(rope_objects *out, const cJSON *object, const char *key, sw_err *err)
 {
-    const cJSON *object = sw_json_member(config, "rope_parameters");
-    const char *key = object ? "rope_parameters" : "rope_scaling";
     const cJSON *full, *window, *member, *picked = NULL;
     bool is_same = true;
 
-    if (!object) object = sw_json_member(config, "rope_scaling");
     if (object && !cJSON_IsObject(object))
         return SW_FAIL(err, SW_E_FORMAT, "%s: not an object", key);
     cJSON_ArrayForEach(member, object)
@@ -257,16 +254,94 @@ static sw_code read_one(sw_rope *out, const sw_model *m, const cJSON *config,
     return SW_OK;
 }
 
-sw_code sw_rope_read(sw_model *m, const cJSON *config, sw_err *err)
+/* What one key says, into the rope members of *m. */
+static sw_code read_key(sw_model *m, const cJSON *config, const cJSON *object, const char *key,
+                        sw_err *err)
 {
     rope_objects objects = {NULL, NULL};
     sw_code rc;
 
-    if ((rc = pick_objects(&objects, config, err)) != SW_OK) return rc;
+    if ((rc = pick_objects(&objects, object, key, err)) != SW_OK) return rc;
     if ((rc = read_part(&m->rope_dim, config, objects.all, m->head_dim, err)) != SW_OK) return rc;
     if ((rc = read_one(&m->rope, m, config, objects.all, err)) != SW_OK) return rc;
     m->has_window_rope = objects.window != NULL;
     return objects.window ? read_one(&m->window_rope, m, config, objects.window, err) : SW_OK;
+}
+
+/* Is a member of the object an object, as where layer types have ropes of their own? */
+static bool is_by_layer_type(const cJSON *object)
+{
+    const cJSON *member;
+
+    cJSON_ArrayForEach(member, object)
+    {
+        if (cJSON_IsObject(member)) return true;
+    }
+    return false;
+}
+
+/* Two ropes that turn alike. A default one has a base and nothing else. */
+static bool is_same_rope(const sw_rope *a, const sw_rope *b)
+{
+    const double have[] = {a->theta, a->factor, a->low_freq_factor, a->high_freq_factor,
+                           a->beta_fast, a->beta_slow, a->attention_factor, a->mscale,
+                           a->mscale_all_dim, a->part, (double)a->original_max_positions};
+    const double want[] = {b->theta, b->factor, b->low_freq_factor, b->high_freq_factor,
+                           b->beta_fast, b->beta_slow, b->attention_factor, b->mscale,
+                           b->mscale_all_dim, b->part, (double)b->original_max_positions};
+    const size_t n = a->kind == SW_ROPE_DEFAULT ? 1 : sizeof have / sizeof *have;
+
+    return a->kind == b->kind && a->dim == b->dim && a->truncate == b->truncate &&
+           !memcmp(have, want, n * sizeof *have) &&
+           !memcmp(a->short_factors, b->short_factors, sizeof a->short_factors) &&
+           !memcmp(a->long_factors, b->long_factors, sizeof a->long_factors);
+}
+
+/* Both keys are there. transformers 5 takes rope_scaling in place of rope_parameters, whose
+ * rope_theta then is not looked at either; of ropes by layer type it changes the one of full
+ * attention. Engines read the one or the other, so the same model must come of both. */
+static sw_code read_both(sw_model *m, const cJSON *config, const cJSON *older, const cJSON *newer,
+                         sw_err *err)
+{
+    sw_model by_older = *m;
+    sw_code rc;
+
+    if ((rc = read_key(m, config, newer, "rope_parameters", err)) != SW_OK) return rc;
+    if (is_by_layer_type(newer)) {
+        rc = read_one(&by_older.rope, &by_older, config, older, err);
+        by_older.has_window_rope = m->has_window_rope;
+        by_older.window_rope = m->window_rope;
+        by_older.rope_dim = m->rope_dim;
+        by_older.rope.theta = m->rope.theta; /* an update leaves it */
+    } else {
+        rc = read_key(&by_older, config, older, "rope_scaling", err);
+    }
+    if (rc != SW_OK) return rc;
+    by_older.has_two_ropes = by_older.rope_dim != m->rope_dim ||
+                             by_older.has_window_rope != m->has_window_rope ||
+                             !is_same_rope(&by_older.rope, &m->rope) ||
+                             !is_same_rope(&by_older.window_rope, &m->window_rope);
+    *m = by_older;
+    return SW_OK;
+}
+
+sw_code sw_rope_read(sw_model *m, const cJSON *config, sw_err *err)
+{
+    const cJSON *newer = sw_json_member(config, "rope_parameters");
+    const cJSON *older = sw_json_member(config, "rope_scaling");
+    const bool is_older = older && (!cJSON_IsObject(older) || older->child);
+
+    if (newer && is_older) return read_both(m, config, older, newer, err);
+    return is_older ? read_key(m, config, older, "rope_scaling", err)
+                    : read_key(m, config, newer, "rope_parameters", err);
+}
+
+sw_code sw_rope_check_once(const sw_model *m, sw_err *err)
+{
+    if (!m->has_two_ropes) return SW_OK;
+    return SW_FAIL(err, SW_E_FORMAT, "rope_scaling and rope_parameters say different things: "
+                   "transformers would compute by the first (%s, rope_theta %g), others by "
+                   "the second; take the wrong one out", kind_names[m->rope.kind], m->rope.theta);
 }
 
 /* theta^(2i/D), single precision throughout. */

@@ -65,13 +65,14 @@ static sw_code add_outer(cJSON *to, const cJSON *outer, sw_err *err)
 {
     static const char *const keys[] = {"tie_word_embeddings", "dtype", "torch_dtype",
                                        "bos_token_id", "eos_token_id", "model_type"};
-    const bool has_dtype = has(to, "dtype") || has(to, "torch_dtype");
+    const bool has_dtype = sw_json_member(to, "dtype") || sw_json_member(to, "torch_dtype");
     sw_code rc = SW_OK;
 
     for (size_t i = 0; i < sizeof keys / sizeof keys[0] && rc == SW_OK; i++) {
-        if (!has(outer, keys[i]) || (i && has(to, keys[i]))) continue;
+        const bool is_dtype = strstr(keys[i], "dtype") != NULL; /* of which null leaves it open */
+
+        if (!has(outer, keys[i]) || (is_dtype ? has_dtype : i && has(to, keys[i]))) continue;
         cJSON_DeleteItemFromObjectCaseSensitive(to, keys[i]);
-        if (has_dtype && strstr(keys[i], "dtype")) continue;
         rc = add_copy(to, keys[i], cJSON_GetObjectItemCaseSensitive(outer, keys[i]), err);
     }
     return rc;

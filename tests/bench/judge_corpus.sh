@@ -24,7 +24,7 @@ count() {
 }
 
 if [ "$part" = whole ] && [ -z "${ONLY:-}" ]; then
-    names=$(seq -f 'b%g' 33; printf '%s.gguf\n' Q4_0 Q4_1 Q8_0 Q4_K Q6_K)
+    names=$(seq -f 'b%g' 35; printf '%s.gguf\n' Q4_0 Q4_1 Q8_0 Q4_K Q6_K)
     echo "$names" | xargs -P "${JOBS:-$(nproc)}" -I{} sh -c \
         'TMPDIR=$2 ONLY="^{}\$" bash "$0" "$1/{}.csv" >"$1/{}.said" 2>&1 || echo {} >>"$1/bad"' \
         "$0" "$T" "$tmp"
@@ -42,6 +42,9 @@ fi
 "$corpus" cut calib_data/tiny-llama 2 "$T/llama2" || exit 2
 "$corpus" cut tests/golden/models/tiny-moe 1 "$T/moe" || exit 2
 cp calib_data/tiny-llama/{tokenizer,tokenizer_config,generation_config}.json "$T/llama2/"
+# a source whose weights lie on codes already
+"$swage" quantize "$T/llama" -o "$T/codes" -q --format compressed-tensors --scheme W4A16 --method awq \
+    "${calib[@]}" >"$T/log" 2>&1 || { cat "$T/log"; exit 2; }
 ln -s "$PWD/tests/golden/arch/gpt_oss" "$T/gpt_oss"
 # ids below 310: those above stand for images and the like
 for i in $(seq 0 3071); do
@@ -143,6 +146,9 @@ else
     toy b32 glm4_moe_mtp gptq W4A16 gptq --group-size 32
     toy b33 gemma4 compressed-tensors W4A16 rtn --group-size 32
     for type in Q4_0 Q4_1 Q8_0 Q4_K Q6_K; do gguf "$type.gguf" llama $type; done
+    # last, since the turns of all before decide their damages
+    sixth b34 codes compressed-tensors W4A16 rtn
+    sixth b35 codes gptq W4A16 gptq
 fi
 count
 echo "$n_sound sound checkpoints, $n_alarms false alarms"

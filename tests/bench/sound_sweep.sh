@@ -66,13 +66,16 @@ for model in llama moe; do
     [ $model = llama ] || from=tests/golden/models/tiny-moe
     "$corpus" cut $from "${LAYERS:-2}" "$T/$model" || exit 2
 done
+# a source whose weights lie on codes already
+"$swage" quantize "$T/llama" -o "$T/codes" -q --format compressed-tensors --scheme W4A16 --method awq \
+    --calib calib_data/calib.u16 --samples 6 --seq-len 256 >"$T/log" 2>&1 || { cat "$T/log"; exit 2; }
 ln -s "$PWD/tests/golden/arch/gpt_oss" "$T/gpt_oss"
 for i in $(seq 0 2047); do printf '%b' "\\x$(printf %x $((i * 37 % 251)))\\x00"; done >"$T/toy.u16"
 
 for format in $(names formats); do
     for scheme in $(names schemes); do
         for method in $(names methods); do
-            printf "%s $format $scheme $method\n" llama moe
+            printf "%s $format $scheme $method\n" llama moe codes
             [ "$format" != mxfp4 ] || echo "gpt_oss $format $scheme $method"
         done
     done

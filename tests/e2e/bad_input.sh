@@ -150,5 +150,9 @@ absent "$T/none"
 cmp -s "$TOY/model.safetensors" "$T/m/model.safetensors" || fail 'the source was changed'
 expect 0 '' quantize "$TOY"
 expect 0 '' "$SWAGE" quantize --quiet --method rtn "$OUT" -o "$T/again"
+# --- two ropes of which engines take the one or the other
+model two
+sed -i 's/^{/{"rope_scaling": {"rope_type": "linear", "factor": 2},/' "$T/two/config.json"
+expect 3 'rope_scaling and rope_parameters say different things*take the wrong one out' "$SWAGE" plan --quiet "$T/two"
 expect 5 'cannot write the result' bash -c "'$SWAGE' list >/dev/full"
 finish

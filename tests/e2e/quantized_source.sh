@@ -46,4 +46,10 @@ expect 0 '' "$SWAGE" quantize --quiet tests/golden/arch/gpt_oss -o "$T/oss" --me
 expect 2 'experts.down_proj" is quantized already*decode the model first: swage convert' \
     quantize "$T/oss" -o "$T/no" --scheme FP8_DYNAMIC --ignore experts
 absent "$T/no"
+
+# --- codes of codes: most weights lie on the new grid too, which is no sign of plain rounding
+few=(--calib calib_data/calib.u16 --samples 4 --seq-len 128 --format compressed-tensors)
+expect 0 '' "$SWAGE" quantize --quiet "$TINY" -o "$T/awq" --method awq "${few[@]}"
+expect 0 '' "$SWAGE" quantize --quiet "$T/awq" -o "$T/again" --method gptq "${few[@]}"
+expect 0 '' "$SWAGE" verify --quiet "$T/again" --against "$T/awq"
 finish

@@ -29,6 +29,18 @@ for format in swage gptq gptq_v2 compressed-tensors; do
     rm -r "$T/one" "$T/two"
 done
 
+# a dtype that the config leaves open is the stored one, in all that is made of it
+grep -q '"torch_dtype": "bfloat16"' "$TINY/config.json" || fail 'the model says no dtype'
+expect 0 '' "$SWAGE" quantize "$TINY" -o "$T/said" --method rtn --format compressed-tensors --quiet
+for edit in 's/"torch_dtype": "bfloat16"/"torch_dtype": null/' '/torch_dtype/d'; do
+    cp -r "$TINY" "$T/open"
+    sed -i "$edit" "$T/open/config.json"
+    expect 0 '' "$SWAGE" quantize "$T/open" -o "$T/out" --method rtn --format compressed-tensors --quiet
+    cmp "$T/said/model.safetensors" "$T/out/model.safetensors" || fail "another dtype by $edit"
+    expect 0 '' "$SWAGE" verify --quiet "$T/out" --against "$T/open"
+    rm -r "$T/open" "$T/out"
+done
+
 for threads in 1 2; do
     expect 0 '' "$SWAGE" quantize "$TINY" -o "$T/$threads" --threads $threads --quiet \
         --calib "$PWD/calib_data/calib.u16" --samples 2

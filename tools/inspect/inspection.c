@@ -66,7 +66,8 @@ static void read_model(sw_inspection *in, const char *config_path)
     const cJSON *quant = sw_json_member(in->config, "quantization_config");
     sw_err problem = {0};
 
-    in->has_model = sw_model_read(&in->model, in->config, &problem) == SW_OK;
+    in->has_model = sw_model_read(&in->model, in->config, &problem) == SW_OK &&
+                    sw_rope_check_once(&in->model, &problem) == SW_OK;
     if (in->has_model) sw_model_fit_names(&in->model, in->st);
     sw_err_prefix(&problem, "%s", config_path);
     add_problem(in, &problem);

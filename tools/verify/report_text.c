@@ -7,6 +7,7 @@
 
 #include "tools/terminal/table.h"
 #include "tools/verify/speed_text.h"
+#include "verify/base/apart.h"
 
 #define WORST_SHOWN 8
 #define REMARKS_SHOWN 12
@@ -264,10 +265,11 @@ static void print_gates(const text_out *o, const sw_report *r)
 {
     for (int i = 0; i < SW_GATE_COUNT; i++) {
         const sw_gate *gate = &r->gates[i];
+        sw_apart a;
 
         if (!gate->is_set) continue;
-        line(o, "gate", "%s: have %.6g, limit %.6g, %s", sw_gate_name((sw_gate_id)i), gate->have,
-             gate->limit,
+        a = sw_apart_digits(gate->have, gate->limit, 6);
+        line(o, "gate", "%s: have %s, limit %s, %s", sw_gate_name((sw_gate_id)i), a.have, a.limit,
              gate->has_passed ? "passed" : gate->is_undecided ? "undecided" : "FAILED");
     }
 }

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "verify/base/apart.h"
+
 typedef struct gate_row {
     const char *name, *option;
     bool is_minimum;
@@ -147,11 +149,12 @@ sw_code sw_report_verdict(const sw_report *report, sw_err *err)
 
     for (int i = 0; i < SW_GATE_COUNT; i++) {
         const sw_gate *gate = &report->gates[i];
+        sw_apart a;
 
         if (!gate->is_set || gate->has_passed || gate->is_undecided) continue;
-        append(text, "%s%s failed: have %.6g, want at %s %.6g", *text ? "; " : "",
-               gate_rows[i].option, gate->have, gate_rows[i].is_minimum ? "least" : "most",
-               gate->limit);
+        a = sw_apart_digits(gate->have, gate->limit, 6);
+        append(text, "%s%s failed: have %s, want at %s %s", *text ? "; " : "", gate_rows[i].option,
+               a.have, gate_rows[i].is_minimum ? "least" : "most", a.limit);
     }
     if (report->n_findings)
         append(text, "%s%lld %s, first: %s: %s", *text ? "; " : "", (long long)report->n_findings,

@@ -65,7 +65,8 @@ sw_code sw_subject_open_like(sw_subject *out, const char *dir, bool is_judged,
     if (rc != SW_OK ||
         (rc = open_config(&s, path, is_judged, like, err)) != SW_OK)
         goto done;
-    if ((rc = sw_model_read(&s.model, s.config, err)) != SW_OK) {
+    if ((rc = sw_model_read(&s.model, s.config, err)) != SW_OK ||
+        (!is_judged && (rc = sw_rope_check_once(&s.model, err)) != SW_OK)) {
         sw_err_prefix(err, "%s", path);
         goto done;
     }

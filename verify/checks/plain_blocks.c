@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "verify/base/apart.h"
+
 /* A weight follows the rule when this share of its blocks do. Plain ones measure 1, searched and
  * converted ones 0.02 at most. Fewer than BLOCKS_MIN blocks tell nothing. */
 #define PLAIN_SHARE 0.99
@@ -99,16 +101,18 @@ static void look_at_block(tally *t, const sw_spec_weight *w, const struct rule *
 static void say(char *why, size_t size, const tally *t, const sw_spec_weight *w)
 {
     const misfit *s = &t->scale, *c = &t->code;
+    const sw_apart scale = sw_apart_digits(s->have, s->want, 7);
+    const sw_apart code = sw_apart_places(c->have, c->want, 3);
 
     if (t->n_scales)
-        (void)snprintf(why, size, "channel %lld, inputs %lld to %lld: the block has %.7g where the "
-                       "range of the original gives %.7g, as in %lld of %lld blocks",
+        (void)snprintf(why, size, "channel %lld, inputs %lld to %lld: the block has %s where the "
+                       "range of the original gives %s, as in %lld of %lld blocks",
                        (long long)s->n, (long long)s->k, (long long)(s->k + w->group_elems - 1),
-                       s->have, s->want, (long long)t->n_plain, (long long)t->n_blocks);
+                       scale.have, scale.limit, (long long)t->n_plain, (long long)t->n_blocks);
     else
-        (void)snprintf(why, size, "channel %lld, input %lld: the code is %.3f steps from the "
-                       "original, and rounding to this grid makes %.3f at most; so are %lld codes "
-                       "in all", (long long)c->n, (long long)c->k, c->have, c->want,
+        (void)snprintf(why, size, "channel %lld, input %lld: the code is %s steps from the "
+                       "original, and rounding to this grid makes %s at most; so are %lld codes "
+                       "in all", (long long)c->n, (long long)c->k, code.have, code.limit,
                        (long long)t->n_codes);
 }
 

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
+#include "verify/base/apart.h"
+#include "verify/checks/nearest.h"
 
 /* The same over a whole weight, where chance evens out, as factor of the root mean square. Scales
  * that came from other rows or groups of like size pass every bound on single groups. Sound
@@ -53,11 +55,6 @@ static double step_rms_max(const sw_spec_weight *w)
 
 /* A rival reading must be better by this share of the error, not by rounding noise. */
 #define RIVAL_MARGIN 0.02
-/* Above this share of nearest codes a weight was plainly rounded, and a code that is off by
- * more than OUTLIER_STEPS was not. Plain rounding measures 1, to other scales in the end 0.992;
- * searched scales folded into norms of 16 bits at most 0.98. */
-#define PLAIN_SHARE 0.99
-#define OUTLIER_STEPS 0.75
 
 typedef enum rival {
     NEXT_GROUP, PREV_GROUP, FAR_GROUP, NEXT_CHANNEL, PREV_CHANNEL, FAR_CHANNEL, ZERO_UP,
@@ -92,8 +89,7 @@ typedef struct sums {
     sw_vec_sums own[N_RIVALS];   /* ours over the same weights; dot, have2, want2 of both */
     double worst_cell, worst_over; /* misfit, and misfit over its limit */
     int64_t worst_n, worst_g;
-    int64_t n_nearest, n_outliers;
-    int64_t outlier_n, outlier_k; /* the first one */
+    sw_nearest nearest;
 } sums;
 
 /* Squared error of a cell. */
@@ -199,14 +195,7 @@ static void add_nearest(sums *all, const sw_spec_weight *w, int64_t n, int64_t k
     int code = w->codes[n * w->k_in + k];
     bool is_clipped = code == lowest_code(w) ? steps < 0 : code == highest_code(w) && steps > 0;
 
-    if (is_clipped || fabs(steps) <= 0.5 + 1e-4) {
-        all->n_nearest++;
-    } else if (fabs(steps) > OUTLIER_STEPS + w->fold_err * fabs(level)) {
-        if (!all->n_outliers++) {
-            all->outlier_n = n;
-            all->outlier_k = k;
-        }
-    }
+    sw_nearest_add(&all->nearest, n, k, steps, w->fold_err * fabs(level), is_clipped);
 }
 
 static void add_row(sums *all, cell *cells, const sw_spec_weight *w, const float *row, int64_t n)
@@ -235,6 +224,7 @@ static void add_row(sums *all, cell *cells, const sw_spec_weight *w, const float
         add_swap(all, SWAP_CHANNELS, w, v, s * c, s, zero, n ^ 1, k);
         add_swap(all, SWAP_ROWS8, w, v, s * c, s, zero, n ^ 8, k);
     }
+    sw_nearest_end_row(&all->nearest);
     for (int64_t g = 0; g < w->n_groups; g++) add_cell(all, w, &cells[g], n, g);
     sw_vec_add(&all->vec, w->values + n * w->k_in, row, w->k_in);
 }
@@ -293,6 +283,10 @@ static void explain(char why[SW_PLAUSIBLE_TEXT_BYTES], const sw_report_tensor *t
 {
     double gain, least = cosine_min(least_bits(w)), refit_max, over = refit(&refit_max, all, w);
     rival best = best_rival(&gain, all);
+    const sw_apart cosine = sw_apart_places(t->cosine, least, 4);
+    const sw_apart error = sw_apart_digits(t->weight_err, t->weight_bound, 4);
+    const sw_apart group = sw_apart_places(all->worst_cell, all->worst_cell / all->worst_over, 1);
+    const sw_apart scales = sw_apart_places(over, refit_max, 2);
 
     why[0] = '\0';
     if (t->cosine < least && is_transposed(w, original))
@@ -301,26 +295,22 @@ static void explain(char why[SW_PLAUSIBLE_TEXT_BYTES], const sw_report_tensor *t
         (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "%.0f %% of its error goes with %s",
                        100 * gain, rival_text[best]);
     else if (!(t->cosine >= least))
-        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "cosine to the original %.4f, want at least "
-                       "%.2f: not this weight, or in another order", t->cosine, least);
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "cosine to the original %s, want at least "
+                       "%s: not this weight, or in another order", cosine.have, cosine.limit);
     else if (!(t->weight_err <= t->weight_bound))
-        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "relative error %.4g, want at most %.4g, "
-                       "which is %.0f times what rounding to %d bits explains", t->weight_err,
-                       t->weight_bound, step_rms_max(w), t->bits);
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "relative error %s, want at most %s, "
+                       "which is %.0f times what rounding to %d bits explains", error.have,
+                       error.limit, step_rms_max(w), t->bits);
     else if (!(all->worst_over <= 1))
-        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "channel %lld, group %lld: the error is %.1f "
-                       "times that with its best scale and zero point, want at most %.1f",
-                       (long long)all->worst_n, (long long)all->worst_g, all->worst_cell,
-                       all->worst_cell / all->worst_over);
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "channel %lld, group %lld: the error is %s "
+                       "times that with its best scale and zero point, want at most %s",
+                       (long long)all->worst_n, (long long)all->worst_g, group.have, group.limit);
     else if (!(over <= refit_max))
-        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "the error is %.2f times that with the best "
-                       "scales of all groups, want at most %.2f: scales are of other weights", over,
-                       refit_max);
-    else if (t->rounded >= PLAIN_SHARE && all->n_outliers)
-        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "plainly rounded, but %lld %s not the "
-                       "nearest, first at channel %lld, input %lld", (long long)all->n_outliers,
-                       all->n_outliers == 1 ? "code is" : "codes are", (long long)all->outlier_n,
-                       (long long)all->outlier_k);
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "the error is %s times that with the best "
+                       "scales of all groups, want at most %s: scales are of other weights",
+                       scales.have, scales.limit);
+    else
+        sw_nearest_check(why, SW_PLAUSIBLE_TEXT_BYTES, &all->nearest);
 }
 
 sw_code sw_plausible_check(sw_report_tensor *t, char why[SW_PLAUSIBLE_TEXT_BYTES],
@@ -347,7 +337,7 @@ sw_code sw_plausible_check(sw_report_tensor *t, char why[SW_PLAUSIBLE_TEXT_BYTES
     t->weight_bound = step_rms_max(w) * sqrt(all.round2 / all.vec.want2);
     t->cosine = sw_vec_cosine(&all.vec);
     t->worst_cell = all.worst_cell;
-    t->rounded = (double)all.n_nearest / (double)(w->n_out * w->k_in);
+    t->rounded = (double)all.nearest.n_nearest / (double)(w->n_out * w->k_in);
     explain(why, t, &all, w, original);
     if (!why[0]) rc = sw_residual_check(why, w, original, err);
     if (rc == SW_OK && !why[0]) sw_plain_blocks_check(why, SW_PLAUSIBLE_TEXT_BYTES, w, original);

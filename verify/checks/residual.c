@@ -7,6 +7,7 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
+#include "verify/base/apart.h"
 
 /* Rows that are looked at together, and elements of a row or column that tell its level. */
 enum { BAND_ROWS = 64, SAMPLES_MAX = 256 };
@@ -256,10 +257,12 @@ static void report_excess(residual *r, double have, double most, int64_t n, int6
                           int64_t k, int64_t cols)
 {
     char what[160];
+    sw_apart a;
 
     if (have <= most) return;
-    (void)snprintf(what, sizeof what, "the error is %.1f times what rounding explains there, want "
-                   "at most %.1f", sqrt(have), sqrt(most));
+    a = sw_apart_places(sqrt(have), sqrt(most), 1);
+    (void)snprintf(what, sizeof what, "the error is %s times what rounding explains there, want "
+                   "at most %s", a.have, a.limit);
     report(r, have / most, n, rows, k, cols, what);
 }
 
@@ -269,10 +272,12 @@ static void report_loss(residual *r, double lost, double power, double noise, do
 {
     double limit = power > 0 ? most + LOSS_SIGMAS * sqrt(noise) / power : 0;
     char what[200];
+    sw_apart a;
 
     if (!(power > 0) || fabs(lost) / power <= limit) return;
-    (void)snprintf(what, sizeof what, "%.0f %% of the original weight is not in the codes, want "
-                   "0 +- %.0f %%%s", 100 * lost / power, 100 * limit,
+    a = sw_apart_places(100 * fabs(lost / power), 100 * limit, 0);
+    (void)snprintf(what, sizeof what, "%s%s %% of the original weight is not in the codes, want "
+                   "0 +- %s %%%s", lost < 0 ? "-" : "", a.have, a.limit,
                    lost / power < 0.8 ? "" : lost / power < 1.2 ? ": they are constant or belong "
                    "elsewhere" : lost / power < 2.2 ? ": signs are turned" : "");
     report(r, fabs(lost) / power / limit, n, rows, k, cols, what);
@@ -354,6 +359,7 @@ static void judge_row(residual *r, int64_t n)
     const sw_spec_weight *w = r->w;
     double dot = 0, have2 = 0, want2 = 0, noise = 0, least;
     char what[120];
+    sw_apart a;
 
     for (int64_t k = 0; k < w->k_in; k++) {
         double v = (double)r->original[n * w->k_in + k], h = (double)w->values[n * w->k_in + k];
@@ -367,8 +373,9 @@ static void judge_row(residual *r, int64_t n)
     /* weights below their step are lost to rounding */
     least = r->limits->cosine / sqrt(1 + noise) - LOSS_SIGMAS * sqrt(noise / (double)w->k_in);
     if (dot >= least * sqrt(have2 * want2) && (have2 > 0 || least <= 0)) return;
-    (void)snprintf(what, sizeof what, "cosine to the original %.3f, want at least %.3f",
-                   have2 > 0 ? dot / sqrt(have2 * want2) : 0, least);
+    a = sw_apart_places(have2 > 0 ? dot / sqrt(have2 * want2) : 0, least, 3);
+    (void)snprintf(what, sizeof what, "cosine to the original %s, want at least %s", a.have,
+                   a.limit);
     report(r, 1 + least, n, 1, 0, w->k_in, what);
 }
 

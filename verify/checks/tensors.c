@@ -10,6 +10,7 @@
 #include "formats/base/size.h"
 #include "formats/gguf/gguf_model.h"
 #include "formats/num/num.h"
+#include "verify/base/apart.h"
 #include "verify/checks/cover_floats.h"
 #include "verify/checks/plausible.h"
 #include "verify/decoders/decode_spec_parts.h"
@@ -25,7 +26,7 @@ typedef struct tensor_slot {
     bool is_table; /* the embedding: of no block, and never rescaled */
     sw_report_tensor figures;
     char why[SW_PLAUSIBLE_TEXT_BYTES];
-    double evidence; /* for the factors of the norm before it */
+    sw_rescale_says says; /* for the factors of the norm before it */
     bool is_decoded; /* what failed then is not the checkpoint's fault */
     sw_err err;
 } tensor_slot;
@@ -41,11 +42,13 @@ typedef struct tensor_job {
 static void judge_columns(tensor_slot *slot, const sw_spec_weight *w, const float *want)
 {
     sw_rescale_column worst = sw_rescale_worst_column(w, want);
+    sw_apart off;
 
     if (slot->why[0] || fabs(worst.multiple - 1) <= worst.limit) return;
+    off = sw_apart_digits(fabs(worst.multiple - 1), worst.limit, 2);
     (void)snprintf(slot->why, sizeof slot->why, "input %lld is %.3g times what its rescaled "
-                   "producer asks for, want 1 +- %.2g: one was changed without the other",
-                   (long long)worst.at, worst.multiple, worst.limit);
+                   "producer asks for: off by %s, want at most %s: one was changed without the "
+                   "other", (long long)worst.at, worst.multiple, off.have, off.limit);
 }
 
 /* A changed producer that its readers do not know shows in them. */
@@ -95,7 +98,8 @@ static void judge_one(const tensor_job *job, tensor_slot *slot, sw_spec_room *ro
         judge_columns(slot, &w, values);
     if (rc == SW_OK && values && !slot->is_table &&
         (norm = sw_rescale_norm_before(job->rescale, &l->ref)) != NULL)
-        slot->evidence = sw_rescale_evidence(w.values, values, w.n_out, w.k_in, norm->scale);
+        rc = sw_rescale_ask(&slot->says, w.values, values, w.n_out, w.k_in, norm->scale,
+                            &slot->err);
     if (rc == SW_OK) name_producer(slot, job);
     sw_mem_put(values);
     sw_spec_weight_free(&w);
@@ -120,8 +124,8 @@ static sw_code add_float_readers(const sw_subject *checkpoint, const sw_subject 
         if (rc == SW_OK) rc = sw_original_weight(&have, checkpoint, l, &why);
         if (rc == SW_OK) {
             sw_rescale_forward(want, rescale, &l->ref);
-            norm->evidence += sw_rescale_evidence(have, want, l->ref.n_out, l->ref.k_in,
-                                                  norm->scale);
+            rc = sw_rescale_ask(&norm->says, have, want, l->ref.n_out, l->ref.k_in, norm->scale,
+                                err);
         } else if (why.code == SW_E_FORMAT) {
             rc = SW_OK; /* the coverage check says what is wrong */
         } else if (why.code != SW_OK) {
@@ -247,7 +251,7 @@ sw_code sw_verify_tensors(sw_report *report, const sw_subject *checkpoint,
 
         if ((rc = collect(report, &job.slots[i], err)) != SW_OK) goto done;
         report->tensors[i] = job.slots[i].figures;
-        if (norm && !job.slots[i].is_table) norm->evidence += job.slots[i].evidence;
+        if (norm && !job.slots[i].is_table) sw_rescale_add(&norm->says, &job.slots[i].says);
     }
     report->n_tensors = n;
     if (original) rc = add_float_readers(checkpoint, original, rescale, err);

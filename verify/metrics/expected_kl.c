@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "verify/base/apart.h"
+
 #define PROBE_WINDOWS 8  /* that the original runs again, with noise and without, on the CPU */
 #define SHARE_MAX 0.04   /* of an output, from rounding weights to 8 bits: e4m3 leaves 0.026 */
 #define NOISE_MARGIN 2.0 /* over the KL of noise, which is as large but not the same */
@@ -68,6 +70,7 @@ sw_code sw_expected_kl_check(sw_report *report, const sw_eval_job *job, int bits
 {
     sw_report_eval *e = &report->eval;
     double most = explained_kl(bits);
+    sw_apart a;
     sw_code rc;
 
     if (!isfinite(e->nll.at) || (e->has_original && !isfinite(e->kl.at)))
@@ -78,6 +81,7 @@ sw_code sw_expected_kl_check(sw_report *report, const sw_eval_job *job, int bits
     if (rc != SW_OK) return rc;
     if (e->is_probed) most = fmax(most, NOISE_MARGIN * e->noise_kl);
     if (e->kl.at <= most) return SW_OK;
-    return sw_report_find(report, "implausible", "logits", err, "mean KL %.4g, want at most "
-                          "%.4g: more than %d bits explain", e->kl.at, most, bits);
+    a = sw_apart_digits(e->kl.at, most, 4);
+    return sw_report_find(report, "implausible", "logits", err, "mean KL %s, want at most "
+                          "%s: more than %d bits explain", a.have, a.limit, bits);
 }

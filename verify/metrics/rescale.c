@@ -25,6 +25,9 @@
  * about -d with a deviation of 2 sqrt(d), d the squared factors in units of noise: to exceed 25
  * takes five deviations whatever d is. */
 #define EVIDENCE_MIN 25.0
+/* Where they say neither that they were multiplied nor that they were not, the norm may have
+ * changed by so much of their own error at most, in squares, which is lost among rounding's. */
+#define UNTOLD_SHARE 0.01
 /* Each thread holds a linear twice; more threads would cost more memory. */
 #define THREADS_MAX 8
 #define COLUMN_NOISE_MIN 1e-12 /* readers in floats have hardly any */
@@ -77,7 +80,7 @@ static sw_code add_group(builder *b, const sw_fold *fold, int64_t layer, int64_t
     memcpy(rows, scale, (size_t)n_rows * sizeof *rows);
     for (int64_t j = 0; j < k; j++) columns[j] = scale[is_norm ? j : sw_fold_row(fold, j)];
     b->out->groups[b->out->n_groups++] =
-        (sw_rescale_group){*fold, layer, expert, k, columns, rows, n_rows, 0};
+        (sw_rescale_group){*fold, layer, expert, k, columns, rows, n_rows, {0, 0, 0}};
     return SW_OK;
 }
 
@@ -331,29 +334,83 @@ sw_rescale_column sw_rescale_worst_column(const sw_spec_weight *have, const floa
     return worst;
 }
 
-double sw_rescale_evidence(const float *have, const float *want, int64_t n_out, int64_t k_in,
-                           const double *scale)
+/* One column: its best multiple of the original, and the variance that errors about it leave. */
+typedef struct column_fit {
+    double multiple, noise;
+} column_fit;
+
+/* What of a column's square its multiple leaves; adds to the reader's error. */
+static double fit_column(column_fit *fit, sw_rescale_says *says, const float *have,
+                         const float *want, int64_t n_out, int64_t k_in)
 {
-    double evidence = 0;
+    double dot = 0, want2 = 0, have2 = 0, left;
 
-    for (int64_t j = 0; j < k_in; j++) {
-        double dot = 0, want2 = 0, have2 = 0, multiple, left, noise, without = 1 / scale[j];
-
-        if (scale[j] == 1.0) continue;
-        for (int64_t i = 0; i < n_out; i++) {
-            double h = (double)have[i * k_in + j], w = (double)want[i * k_in + j];
-            dot += h * w;
-            want2 += w * w;
-            have2 += h * h;
-        }
-        if (!(want2 > 0)) continue;
-        multiple = dot / want2;
-        left = fmax(have2 - multiple * dot, 0) / want2;
-        noise = fmax(left / (double)n_out, COLUMN_NOISE_MIN);
-        evidence += ((multiple - without) * (multiple - without) -
-                     (multiple - 1) * (multiple - 1)) / noise;
+    for (int64_t i = 0; i < n_out; i++) {
+        double h = (double)have[i * k_in], w = (double)want[i * k_in];
+        dot += h * w;
+        want2 += w * w;
+        have2 += h * h;
     }
-    return evidence;
+    says->err2 += fmax(have2 - 2 * dot + want2, 0);
+    says->want2 += want2;
+    *fit = (column_fit){0, 0};
+    if (!(want2 > 0)) return 0;
+    fit->multiple = dot / want2;
+    left = fmax(have2 - fit->multiple * dot, 0);
+    fit->noise = left / want2 / (double)n_out;
+    return left;
+}
+
+/* Of multiples times the factors, or without: the mean, and the variance about it. */
+static void spread(double *mean, double *variance, const column_fit *fits, const double *scale,
+                   int64_t k, bool with_factors)
+{
+    double sum = 0, sum2 = 0, n = 0;
+
+    for (int64_t j = 0; j < k; j++) {
+        const double m = fits[j].multiple * (with_factors ? scale[j] : 1);
+
+        if (scale[j] == 1.0 || !(fits[j].multiple != 0)) continue;
+        sum += m;
+        sum2 += m * m;
+        n += 1;
+    }
+    *mean = n > 0 ? sum / n : 1;
+    *variance = n > 1 ? fmax(sum2 - sum * sum / n, 0) / (n - 1) : 0;
+}
+
+sw_code sw_rescale_ask(sw_rescale_says *says, const float *have, const float *want, int64_t n_out,
+                       int64_t k_in, const double *scale, sw_err *err)
+{
+    double left = 0, before = says->want2, shrunk, mean, bare_mean, noise, bare_noise;
+    column_fit *fits;
+    sw_code rc = SW_MEM_GET(&fits, k_in, "multiples of columns", err);
+
+    if (rc != SW_OK) return rc;
+    for (int64_t j = 0; j < k_in; j++)
+        left += fit_column(&fits[j], says, have + j, want + j, n_out, k_in);
+    /* GPTQ shrinks a weight by the share of it that is error, half of it as measured */
+    shrunk = left > 0 ? left / (says->want2 - before) : 0;
+    spread(&mean, &noise, fits, scale, k_in, false);
+    spread(&bare_mean, &bare_noise, fits, scale, k_in, true);
+    mean = fmin(fmax(mean, 1 - shrunk), 1 + shrunk);
+    bare_mean = fmin(fmax(bare_mean, 1 - shrunk), 1 + shrunk);
+    for (int64_t j = 0; j < k_in; j++) {
+        const double m = fits[j].multiple, with = m - mean, without = m - bare_mean / scale[j];
+
+        if (scale[j] == 1.0 || !(m != 0)) continue;
+        says->evidence += (without * without - with * with) /
+                          fmax(fmax(fits[j].noise, fmin(noise, bare_noise)), COLUMN_NOISE_MIN);
+    }
+    sw_mem_put(fits);
+    return SW_OK;
+}
+
+void sw_rescale_add(sw_rescale_says *to, const sw_rescale_says *says)
+{
+    to->evidence += says->evidence;
+    to->err2 += says->err2;
+    to->want2 += says->want2;
 }
 
 sw_rescale_group *sw_rescale_norm_before(const sw_rescale *rescale, const sw_linear_ref *ref)
@@ -396,6 +453,17 @@ static bool explains_linear(const sw_rescale *r, const sw_linear_ref *ref, const
     return (columns || rows) && is_multiple(have, want, columns, rows, ref->k_in);
 }
 
+/* Is the norm's change made good by its readers, or smaller than they can show and than matters? */
+static bool is_made_good(const sw_rescale_group *g)
+{
+    double change2 = 0;
+
+    if (g->says.evidence >= EVIDENCE_MIN) return true;
+    for (int64_t j = 0; j < g->k; j++) change2 += (1 / g->scale[j] - 1) * (1 / g->scale[j] - 1);
+    return g->says.evidence > -EVIDENCE_MIN &&
+           change2 / (double)g->k * g->says.want2 <= UNTOLD_SHARE * g->says.err2;
+}
+
 static bool explains_norm(const sw_rescale_group *g, const sw_model *m, const char *name,
                           const sw_cview *have, const sw_cview *want)
 {
@@ -430,8 +498,8 @@ bool sw_rescale_explains(const sw_rescale *rescale, const sw_subject *checkpoint
     for (int64_t i = 0; i < rescale->n_groups; i++) {
         const sw_rescale_group *g = &rescale->groups[i];
 
-        if (g->fold.kind == SW_FOLD_NORM && g->evidence >= EVIDENCE_MIN &&
-            explains_norm(g, m, name, have, want))
+        if (g->fold.kind == SW_FOLD_NORM && explains_norm(g, m, name, have, want) &&
+            is_made_good(g))
             return true;
         if (explains_router(rescale, g, m, name, have, want)) return true;
     }

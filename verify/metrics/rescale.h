@@ -14,13 +14,21 @@
 #include "verify/base/subject.h"
 #include "verify/metrics/inputs.h"
 
+/* What a reader says for the factors of its norm. */
+typedef struct sw_rescale_says {
+    double evidence;    /* the squared deviations of its columns' multiples from what they would be
+                         * without factors, less those from what they should be, in units of their
+                         * noise; those that were never multiplied add up to less than nothing */
+    double err2, want2; /* its squared error, and the original's square */
+} sw_rescale_says;
+
 typedef struct sw_rescale_group {
     sw_fold fold;
     int64_t layer, expert, k;
     const double *scale; /* [k] what readers were multiplied by */
     const double *rows;  /* [n_rows] what the producer's were divided by, of SW_FOLD_ROWS */
     int64_t n_rows;
-    double evidence; /* of SW_FOLD_NORM: what its readers say for the factors, see below */
+    sw_rescale_says says; /* of SW_FOLD_NORM: its readers, added up */
 } sw_rescale_group;
 
 typedef struct sw_rescale {
@@ -60,12 +68,11 @@ typedef struct sw_rescale_column {
 } sw_rescale_column;
 sw_rescale_column sw_rescale_worst_column(const sw_spec_weight *have, const float *want);
 
-/* What a reader says for the factors of its norm: the squared deviations of its columns' multiples
- * from what they would be without factors, less those from what they should be, in units of their
- * noise. `want` [n_out, k_in] is the original after sw_rescale_forward. Readers that were never
- * multiplied add up to less than nothing, whatever the factors are. */
-double sw_rescale_evidence(const float *have, const float *want, int64_t n_out, int64_t k_in,
-                           const double *scale);
+/* Add what the reader `have` says to *says. `want` [n_out, k_in] is the original after
+ * sw_rescale_forward. SW_E_NOMEM. */
+sw_code sw_rescale_ask(sw_rescale_says *says, const float *have, const float *want, int64_t n_out,
+                       int64_t k_in, const double *scale, sw_err *err) SW_MUST_USE;
+void sw_rescale_add(sw_rescale_says *to, const sw_rescale_says *says);
 /* The group of the norm before a linear; NULL: its norm is the original's. */
 sw_rescale_group *sw_rescale_norm_before(const sw_rescale *rescale, const sw_linear_ref *ref);
 

@@ -12,6 +12,7 @@
 #include "formats/io/profile.h"
 #include "formats/num/act.h"
 #include "kernels/blas.h"
+#include "verify/base/apart.h"
 #include "verify/speed/roof.h"
 #include "verify/speed/speed_data.h"
 
@@ -115,6 +116,15 @@ static sw_code grow_scratch(bench *b, size_t size_bytes, sw_err *err)
     return rc;
 }
 
+/* A kernel whose result is too far from the reference's: "want" is twice what its row states. */
+static sw_code off_error(const candidate *c, int64_t m, sw_err *err)
+{
+    const sw_apart a = sw_apart_digits(c->error, 2 * c->kernel->tolerance, 2);
+
+    return SW_FAIL(err, SW_E_GATE, "%s is off by %s at M = %lld, want at most %s", c->kernel->name,
+                   a.have, (long long)m, a.limit);
+}
+
 /* Run once and compare the first, the middle and the last 64 channels with the reference. */
 static sw_code check_candidate(bench *b, candidate *c, int64_t m, sw_err *err)
 {
@@ -152,8 +162,7 @@ static sw_code check_candidate(bench *b, candidate *c, int64_t m, sw_err *err)
     c->error = sqrt(difference / size);
     /* twice: on random operands the size of Y scatters around the uncancelled one */
     if (!(c->error <= 2 * c->kernel->tolerance))
-        return SW_FAIL(err, SW_E_GATE, "%s is off by %.2g at M = %lld, its tolerance is %.2g",
-                       c->kernel->name, c->error, (long long)m, c->kernel->tolerance);
+        return off_error(c, m, err);
     return SW_OK;
 }
 

@@ -53,7 +53,12 @@ static void test_defaults(void **state)
     assert_int_equal(m.bos_id, -1);
     assert_int_equal(m.eos_id, -1);
     assert_int_equal(m.sliding_window, 0);
-    assert_int_equal(m.dtype, SW_DTYPE_F32);
+    assert_true(m.dtype == SW_DTYPE_F32 && m.is_dtype_open);
+    must_read(&m, "llama", "\"torch_dtype\":null");
+    assert_true(m.is_dtype_open);
+    must_read(&m, "llama", "\"dtype\":null,\"torch_dtype\":\"float16\"");
+    assert_true(m.dtype == SW_DTYPE_F16 && !m.is_dtype_open);
+    must_read(&m, "llama", "");
     assert_false(m.is_tied || m.has_qkv_bias || m.has_o_bias || m.has_mlp_bias);
     assert_true(m.rope.kind == SW_ROPE_DEFAULT && m.rope.theta == 1e4 && m.norm_eps == 1e-6);
     must_read(&m, "mixtral", "");
@@ -95,6 +100,55 @@ static void test_both_styles(void **state)
               "\"original_max_position_embeddings\":64");
     assert_int_equal(newer.rope.original_max_positions, 64);
     assert_true(newer.rope.attention_factor < 0 && newer.rope.truncate);
+}
+
+/* transformers' rule: rope_scaling in place of rope_parameters, its base beside it. */
+static void test_two_ropes(void **state)
+{
+    static const struct {
+        const char *extra;
+        bool is_contradiction;
+        double theta;
+    } rows[] = {
+        {"\"rope_scaling\":null,\"rope_parameters\":{\"rope_theta\":7e5}", false, 7e5},
+        {"\"rope_scaling\":{},\"rope_parameters\":{\"rope_theta\":7e5}", false, 7e5},
+        {"\"rope_theta\":7e5,\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},"
+         "\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":2,\"rope_theta\":7e5}",
+         false, 7e5},
+        {"\"rope_scaling\":{\"type\":\"default\",\"factor\":2},\"rope_parameters\":{\"rope_theta\":"
+         "10000}", false, 1e4},
+        /* the base is in rope_parameters alone, where transformers does not look then */
+        {"\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},"
+         "\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":2,\"rope_theta\":7e5}",
+         true, 1e4},
+        {"\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},\"rope_parameters\":{\"rope_theta\":"
+         "10000}", true, 1e4},
+        {"\"rope_theta\":7e5,\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},"
+         "\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":4,\"rope_theta\":7e5}",
+         true, 7e5},
+        {"\"rope_scaling\":{\"partial_rotary_factor\":0.5,\"rope_theta\":7e5},"
+         "\"rope_parameters\":{\"rope_theta\":7e5}", true, 7e5},
+        /* of layer types, that of full attention is changed */
+        {"\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8},\"rope_parameters\":{"
+         "\"full_attention\":{\"rope_type\":\"linear\",\"factor\":8,\"rope_theta\":7e5},"
+         "\"sliding_attention\":{\"rope_theta\":1e4}}", false, 7e5},
+        {"\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8},\"rope_parameters\":{"
+         "\"full_attention\":{\"rope_type\":\"default\",\"rope_theta\":7e5},"
+         "\"sliding_attention\":{\"rope_theta\":1e4}}", true, 7e5},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        sw_err err = {0};
+        sw_model m;
+
+        must_read(&m, "llama", rows[i].extra);
+        if ((sw_rope_check_once(&m, &err) != SW_OK) != rows[i].is_contradiction ||
+            m.rope.theta != rows[i].theta)
+            fail_msg("%s: \"%s\", theta %g", rows[i].extra, err.text, m.rope.theta);
+        if (rows[i].is_contradiction && !strstr(err.text, "rope_scaling and rope_parameters"))
+            fail_msg("%s", err.text);
+    }
 }
 
 static void test_family_keys(void **state)
@@ -456,6 +510,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_both_styles),
+        cmocka_unit_test(test_two_ropes),
         cmocka_unit_test(test_family_keys),
         cmocka_unit_test(test_keys_of_sparse_families),
         cmocka_unit_test(test_keys_of_norms_and_scores),
