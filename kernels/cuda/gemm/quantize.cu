@@ -248,8 +248,8 @@ static __global__ void __launch_bounds__(THREADS_MAX, 1)
 }
 
 /* The first that suits and can is taken. Name, slices that a thread holds, wave; the least tokens
- * and inputs of X that it suits. A wave keeps the next kernel from starting beside it, which is worth
- * more where X is small. Of many tokens two slices a thread keep more loads in flight. */
+ * and inputs of X that it suits. A wave keeps the next kernel from starting beside it, which is
+ * worth more where X is small. Of many tokens two slices a thread keep more loads in flight. */
 #define WAYS(row)                                                                                  \
     row("wave_1", 1, true, 1, 1 << 20) row("wave_2", 2, true, 1, 1 << 20)                          \
     row("wave_4", 4, true, 1, 1 << 20) row("apart_2", 2, false, 513, 1)                            \
