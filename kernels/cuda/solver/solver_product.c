@@ -11,10 +11,13 @@
 
 #define N_PLANS 256 /* a width of weights has about 40 */
 #define PIECE SW_SOLVER_PRODUCT_ROWS
-/* Whole pieces that an algorithm is chosen for: what each of two devices has of 4096 rows. */
-#define PLANNED_PIECES 2
+/* Whole pieces that an algorithm is chosen for: what each of two devices has where one has all that
+ * are worked on at a time. */
+#define PLANNED_PIECES (SW_SOLVER_ROWS / 2 / PIECE)
 #define PIECES_MAX (2 * SW_SOLVER_ROWS / PIECE) /* of both halves of a chunk of rows */
 #define ALIGN_MAX 16u /* bytes; what pieces and columns of a matrix have in common */
+
+_Static_assert(SW_SOLVER_ROWS % (2 * PIECE) == 0, "halves of the rows at a time are whole pieces");
 
 /* Pieces, so many elements apart. */
 typedef struct pieces {
