@@ -47,9 +47,36 @@ static bool is_enough(const sw_share_linear *linears, int64_t n, int n_ranks, in
     return end == all;
 }
 
+/* A rank's part of a linear: as many pieces as others have, or one more. */
+static sw_rows part_of(const sw_share_linear *l, int rank, int n_ranks)
+{
+    const int64_t n_pieces = l->n_out ? sw_ceil_div(l->n_out, l->unit) : 0;
+
+    return (sw_rows){sw_min_i64(l->n_out, sw_ceil_div(n_pieces * rank, n_ranks) * l->unit),
+                     sw_min_i64(l->n_out, sw_ceil_div(n_pieces * (rank + 1), n_ranks) * l->unit)};
+}
+
+/* Rows of the rank with most of them, where each has a part of every linear. */
+static int64_t most_by_linear(const sw_share_linear *linears, int64_t n, int n_ranks)
+{
+    int64_t most = 0;
+
+    for (int rank = 0; rank < n_ranks; rank++) {
+        int64_t own = 0;
+
+        for (int64_t i = 0; i < n; i++) {
+            const sw_rows rows = part_of(&linears[i], rank, n_ranks);
+            own += rows.end - rows.begin;
+        }
+        most = sw_max_i64(most, own);
+    }
+    return most;
+}
+
 sw_site_share sw_site_share_of(const sw_share_linear *linears, int64_t n, int n_ranks)
 {
     const int64_t all = rows_in_all(linears, n);
+    const int64_t by_linear = most_by_linear(linears, n, n_ranks);
     int64_t too_few = sw_ceil_div(all, n_ranks) - 1, enough = all;
 
     while (enough - too_few > 1) {
@@ -58,7 +85,9 @@ sw_site_share sw_site_share_of(const sw_share_linear *linears, int64_t n, int n_
         if (is_enough(linears, n, n_ranks, most)) enough = most;
         else too_few = most;
     }
-    return (sw_site_share){.linears = linears, .n = n, .n_ranks = n_ranks, .most = enough};
+    return (sw_site_share){.linears = linears, .n = n, .n_ranks = n_ranks,
+                           .is_by_linear = by_linear <= enough,
+                           .most = sw_min_i64(by_linear, enough)};
 }
 
 sw_rows sw_site_share_rows(const sw_site_share *share, int64_t i, int rank)
@@ -66,6 +95,7 @@ sw_rows sw_site_share_rows(const sw_site_share *share, int64_t i, int rank)
     const int64_t n_out = share->linears[i].n_out, at = rows_in_all(share->linears, i);
     int64_t begin = 0, end = 0;
 
+    if (share->is_by_linear) return part_of(&share->linears[i], rank, share->n_ranks);
     for (int r = 0; r <= rank; r++) {
         begin = end;
         end = stretch_end(share->linears, share->n, begin, share->most);

@@ -5,7 +5,9 @@
  * read one site are solved side by side, and a row of each costs the same, for they have as many
  * inputs. So their pieces are laid in one row, linear after linear, and every rank has a stretch of
  * it. No stretch is longer than has to be for so many ranks: the least that is enough is searched
- * for, and filled from the front. Pure functions.
+ * for, and filled from the front. Where a part of every linear makes no rank busier than that, each
+ * has such parts instead: linears of a rank are solved beside each other, and hide what each of
+ * them waits for. Pure functions.
  */
 #ifndef SW_QUANT_METHOD_ROW_SHARE_H
 #define SW_QUANT_METHOD_ROW_SHARE_H
@@ -30,7 +32,8 @@ typedef struct sw_site_share {
     const sw_share_linear *linears; /* [n] borrowed */
     int64_t n;
     int n_ranks;
-    int64_t most; /* rows of the longest stretch */
+    bool is_by_linear; /* every rank has a part of each linear, */
+    int64_t most;      /* else a stretch of all; rows of the rank that has most */
 } sw_site_share;
 
 sw_site_share sw_site_share_of(const sw_share_linear *linears, int64_t n, int n_ranks);
@@ -38,7 +41,7 @@ sw_site_share sw_site_share_of(const sw_share_linear *linears, int64_t n, int n_
 sw_rows sw_site_share_rows(const sw_site_share *share, int64_t i, int rank);
 /* The first rank that has rows of linear i. */
 int sw_site_share_first(const sw_site_share *share, int64_t i);
-/* What the rank with the longest stretch has of all rows: 1 / n_ranks at best. */
+/* What the rank with most rows has of all of them: 1 / n_ranks at best. */
 double sw_site_share_busiest(const sw_site_share *share);
 
 #endif

@@ -431,8 +431,8 @@ static void take_engine(forecaster *f)
 
 /* --- ranks --- */
 
-/* Sums come to rank 0 and go out from it along the chain; those of experts go to their owners;
- * codes, a byte a weight, go from each to all, and so do the weights of trials, as floats. What the
+/* Sums are added by all ranks and go to all; those of experts go to their owners; codes, a byte a
+ * weight, go round, and the weights of trials, as floats, go from each to all. What the
  * busiest rank has of the solving is counted site by site (busiest_of); what is not an expert's is
  * factored by all. */
 static void share(forecaster *f)
@@ -441,7 +441,7 @@ static void share(forecaster *f)
     sw_forecast *out = f->out;
     const double others = 1 - 1.0 / f->n_ranks;
     const bool with_held = f->with_cross;
-    int n_sums = 0, n_searched = 0;
+    double n_sums = 0, n_searched = 0;
 
     if (calib && !f->r->has_stats)
         n_sums = sw_text_sums_between(f->r->model, calib, f->n_ranks, with_held);

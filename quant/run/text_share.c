@@ -40,17 +40,23 @@ static int kinds_in(sw_piece_run run, int64_t n_chunks, int64_t n_pieces, bool w
     return has[0] + has[1];
 }
 
-int sw_text_sums_between(const sw_model *model, const sw_calib *calib, int n_ranks,
-                         bool with_held)
+double sw_text_sums_between(const sw_model *model, const sw_calib *calib, int n_ranks,
+                            bool with_held)
 {
     const int64_t n_chunks = chunks_of(calib), n_pieces = sw_text_pieces(model, calib);
+    const int in_all = kinds_in((sw_piece_run){0, n_pieces}, n_chunks, n_pieces, with_held);
     sw_piece_run runs[SW_PIECES_MAX];
-    int n = kinds_in((sw_piece_run){0, n_pieces}, n_chunks, n_pieces, with_held);
+    int n = 0, most = 0; /* of all ranks, of the one with most */
 
-    for (int rank = 1; rank < n_ranks; rank++) {
+    for (int rank = 0; rank < n_ranks; rank++) {
         const int n_runs = sw_pieces_left(runs, sw_piece_of_rank(n_pieces, rank, n_ranks),
                                           sw_piece_of_rank(n_pieces, rank + 1, n_ranks), n_pieces);
-        for (int i = 0; i < n_runs; i++) n += kinds_in(runs[i], n_chunks, n_pieces, with_held);
+        int own = 0;
+
+        for (int i = 0; i < n_runs; i++) own += kinds_in(runs[i], n_chunks, n_pieces, with_held);
+        n += own;
+        most = own > most ? own : most;
     }
-    return n;
+    /* a stretch of each run comes, all but the own leave; then what is added, both ways */
+    return (double)(n - most + (n_ranks - 1) * (most + 2 * in_all)) / n_ranks;
 }

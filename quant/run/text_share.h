@@ -11,8 +11,9 @@
 int64_t sw_text_pieces(const sw_model *model, const sw_calib *calib);
 /* What of it the busiest rank runs. */
 double sw_text_share_most(const sw_model *model, const sw_calib *calib, int n_ranks);
-/* How many sums of a site other ranks send rank 0, and it sends them. with_held: those of tokens
- * that are kept back are apart. */
-int sw_text_sums_between(const sw_model *model, const sw_calib *calib, int n_ranks, bool with_held);
+/* How many sums of a site go into the busiest rank and out of it (quant/stats/sums_all.c).
+ * with_held: those of tokens that are kept back are apart. */
+double sw_text_sums_between(const sw_model *model, const sw_calib *calib, int n_ranks,
+                            bool with_held);
 
 #endif

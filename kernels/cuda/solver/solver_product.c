@@ -11,10 +11,13 @@
 
 #define N_PLANS 256 /* a width of weights has about 40 */
 #define PIECE SW_SOLVER_PRODUCT_ROWS
-/* Whole pieces that an algorithm is chosen for: what each of two devices has of 4096 rows. */
-#define PLANNED_PIECES 2
+/* Whole pieces that an algorithm is chosen for: what each of two devices has where one has all that
+ * are worked on at a time. */
+#define PLANNED_PIECES (SW_SOLVER_ROWS / 2 / PIECE)
 #define PIECES_MAX (2 * SW_SOLVER_ROWS / PIECE) /* of both halves of a chunk of rows */
 #define ALIGN_MAX 16u /* bytes; what pieces and columns of a matrix have in common */
+
+_Static_assert(SW_SOLVER_ROWS % (2 * PIECE) == 0, "halves of the rows at a time are whole pieces");
 
 /* Pieces, so many elements apart. */
 typedef struct pieces {
@@ -78,14 +81,14 @@ static uint32_t alignment(const void *d)
     return align < ALIGN_MAX ? align : ALIGN_MAX;
 }
 
-static bool is_same(const plan *one, const sw_row_product *q)
+static bool is_same(const plan *one, const sw_row_product *q, const uint32_t align[3])
 {
     const sw_row_product *s = &one->shape;
-    const uint32_t align[3] = {alignment(q->d_b), alignment(q->d_a), alignment(q->d_c)};
 
-    return one->is_set && s->is_bf16 == q->is_bf16 && s->is_b_turned == q->is_b_turned &&
-           s->m == q->m && s->n == q->n && s->k == q->k && s->lda == q->lda && s->ldb == q->ldb &&
-           s->ldc == q->ldc && !memcmp(one->of.align, align, sizeof align);
+    return one->is_set && s->k == q->k && s->n == q->n && s->m == q->m && s->lda == q->lda &&
+           s->ldb == q->ldb && s->ldc == q->ldc && s->is_bf16 == q->is_bf16 &&
+           s->is_b_turned == q->is_b_turned &&
+           !memcmp(one->of.align, align, sizeof one->of.align);
 }
 
 /* The library is column-major: to it the product is that of the transposes in the other order, B
@@ -181,8 +184,10 @@ done:
 /* NULL: there is none yet. */
 static plan *known_plan(sw_products *p, const sw_row_product *q)
 {
+    const uint32_t align[3] = {alignment(q->d_b), alignment(q->d_a), alignment(q->d_c)};
+
     for (int i = 0; i < N_PLANS; i++)
-        if (is_same(&p->plans[i], q)) return &p->plans[i];
+        if (is_same(&p->plans[i], q, align)) return &p->plans[i];
     return NULL;
 }
 
@@ -250,10 +255,11 @@ static sw_code run_all(sw_solver *s, plan *one, const sw_row_product *q, pieces 
 /* q: of one piece. The library loads kernels when it chooses and when they first run. */
 static sw_code run_pieces(sw_solver *s, const sw_row_product *q, pieces all, sw_err *err)
 {
-    plan *one = known_plan(s->products, q);
+    plan *one;
     sw_code rc;
 
     if (all.n <= 0 || q->m <= 0 || q->n <= 0) return SW_OK;
+    one = known_plan(s->products, q);
     if (one && one->is_loaded) return run_all(s, one, q, all, err);
     sw_cublaslt_hold();
     rc = one ? SW_OK : new_plan(&one, s->products, q, err);

@@ -60,14 +60,14 @@ static void test_all_rows_once(void **state)
 
         for (int64_t i = 0; i < n; i++) {
             seed = seed * 1664525u + 1013904223u;
-            linears[i].n_out = (seed >> 20) % 700; /* none of some */
-            linears[i].unit = (int64_t[]){1, 64, 128, 1000}[seed >> 10 & 3];
+            linears[i].n_out = seed >> 29 ? (seed >> 20) % 700 : 0; /* none of some */
+            linears[i].unit = linears[i].n_out ? (int64_t[]){1, 64, 128, 1000}[seed >> 10 & 3] : 0;
         }
         for (int n_ranks = 1; n_ranks <= 9; n_ranks++) check_cut(linears, n, n_ranks);
     }
 }
 
-/* Every way to lay stretches of whole pieces: none has a shorter longest one. */
+/* Every way to lay stretches of whole pieces: none has a shorter longest one than is chosen. */
 static int64_t best_of(const int64_t *pieces, int n, int n_ranks)
 {
     int64_t sum = 0, best = INT64_MAX;
@@ -92,9 +92,33 @@ static void test_the_longest_is_the_shortest(void **state)
     static const int64_t pieces[] = {128, 128, 44, 64, 128, 128, 128, 116, 90};
 
     (void)state;
-    for (int n_ranks = 1; n_ranks <= 6; n_ranks++)
-        assert_int_equal(sw_site_share_of(linears, 5, n_ranks).most,
-                         best_of(pieces, 9, n_ranks));
+    for (int n_ranks = 1; n_ranks <= 6; n_ranks++) {
+        const sw_site_share share = sw_site_share_of(linears, 5, n_ranks);
+        const int64_t best = best_of(pieces, 9, n_ranks);
+
+        assert_true(share.is_by_linear ? share.most <= best : share.most == best);
+    }
+}
+
+/* Gates and ups: a part of both where that is as even, or else a stretch of both. */
+static void test_linears_side_by_side(void **state)
+{
+    static const sw_share_linear even[] = {{14 * 1024, 1024}, {14 * 1024, 1024}};
+    static const sw_share_linear keys[] = {{4096, 1024}, {1024, 1024}, {1024, 1024}};
+
+    (void)state;
+    for (int rank = 0; rank < 2; rank++) {
+        const sw_site_share both = sw_site_share_of(even, 2, 2);
+        const sw_site_share some = sw_site_share_of(keys, 3, 2);
+
+        for (int i = 0; i < 2; i++) {
+            const sw_rows rows = sw_site_share_rows(&both, i, rank);
+            assert_int_equal(rows.begin, 7 * 1024 * rank);
+            assert_int_equal(rows.end, 7 * 1024 * (rank + 1));
+        }
+        assert_int_equal(some.most, 3072);
+        assert_int_equal(sw_site_share_rows(&some, 2, rank).end, rank == 1 ? 1024 : 0);
+    }
 }
 
 /* --- what it is good for --- */
@@ -190,6 +214,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_rows_once),
         cmocka_unit_test(test_the_longest_is_the_shortest),
+        cmocka_unit_test(test_linears_side_by_side),
         cmocka_unit_test(test_blocks_of_known_sizes),
     };
 
