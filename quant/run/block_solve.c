@@ -365,17 +365,31 @@ static sw_code work_expert(void *self, int64_t item, const sw_place *at, sw_err 
     return rc;
 }
 
-/* Of several ranks first all solve their own, then each hears of the others'. */
 static sw_code hand_on_expert(const expert_work *x, int64_t item, sw_err *err)
 {
-    const bool is_shared = sw_team_size(x->job->options->team) > 1;
     sw_code rc = SW_OK;
 
-    for (int64_t i = 0; i < x->job->n_linears && rc == SW_OK; i++) {
-        if (!shares(&x->job->linears[i], x->site, x->part->expert_begin + item)) continue;
-        if (is_shared) rc = sw_linear_share(&x->out[i], x->job, i, owner_of(x, item), err);
-        if (rc == SW_OK) rc = sw_linear_hand_on(&x->out[i], x->job, i, err);
-    }
+    for (int64_t i = 0; i < x->job->n_linears && rc == SW_OK; i++)
+        if (shares(&x->job->linears[i], x->site, x->part->expert_begin + item))
+            rc = sw_linear_hand_on(&x->out[i], x->job, i, err);
+    return rc;
+}
+
+/* Of several ranks, when each has solved its own experts: all hear of all of them, and hand them on
+ * in one order. */
+static sw_code exchange_experts(const expert_work *x, sw_err *err)
+{
+    const sw_block_job *job = x->job;
+    sw_solved_by *all = NULL;
+    int64_t n = 0;
+    sw_code rc = SW_MEM_GET(&all, job->n_linears, "experts of ranks", err);
+
+    for (int64_t item = 0; item < x->part->n_experts && rc == SW_OK; item++)
+        for (int64_t i = 0; i < job->n_linears; i++)
+            if (shares(&job->linears[i], x->site, x->part->expert_begin + item))
+                all[n++] = (sw_solved_by){i, owner_of(x, item)};
+    if (rc == SW_OK) rc = sw_linears_exchange(x->out, x->job, all, n, err);
+    sw_mem_put(all);
     return rc;
 }
 
@@ -415,8 +429,7 @@ static sw_code solve_group(sw_block_job *job, sw_site site, sw_site_stats *stats
         rc = sw_experts_weigh(part->experts, part->n_experts, &stats->site[SW_SITE_MLP_IN],
                               err);
     if (rc == SW_OK) rc = sw_lanes_run(&at, lanes_max(job), part->n_experts, &work, err);
-    for (int64_t e = 0; e < part->n_experts && sw_team_size(job->options->team) > 1; e++)
-        if (rc == SW_OK) rc = hand_on_expert(&x, e, err);
+    if (rc == SW_OK && sw_team_size(job->options->team) > 1) rc = exchange_experts(&x, err);
     for (int64_t i = 0; x.out && i < job->n_linears; i++) sw_solved_free(&x.out[i], job);
     sw_mem_put(x.out);
     return rc;

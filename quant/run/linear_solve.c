@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "formats/base/parallel.h"
 #include "formats/base/size.h"
 #include "formats/io/profile.h"
 #include "formats/num/pow2.h"
@@ -271,24 +272,6 @@ sw_code sw_linear_solve(sw_solved *out, sw_block_job *job, int64_t i, const sw_s
     return rc;
 }
 
-sw_code sw_linear_share(sw_solved *out, sw_block_job *job, int64_t i, int owner, sw_err *err)
-{
-    const sw_linear_ref *ref = &job->linears[i];
-    struct sw_team *team = job->options->team;
-    const bool is_mine = sw_team_rank(team) == owner;
-    char path[256];
-    sw_code rc = SW_OK;
-
-    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
-    if (!is_mine) rc = sw_qtensor_alloc(&out->q, &job->specs[i], ref->n_out, ref->k_in, err);
-    if (rc == SW_OK) rc = sw_share_tensor(&out->q, &out->report, owner, team, err);
-    if (rc == SW_OK && !is_mine) rc = get_room(&out->w, job, ref, err);
-    if (rc == SW_OK && !is_mine && job->streams)
-        decode(out, job, job->options->n_threads, path);
-    if (rc != SW_OK) sw_err_prefix(err, "%s", path);
-    return rc;
-}
-
 /* Hand a linear out, and let the block use the quantized value. In the order of linears. */
 sw_code sw_linear_hand_on(sw_solved *out, sw_block_job *job, int64_t i, sw_err *err)
 {
@@ -308,5 +291,79 @@ sw_code sw_linear_hand_on(sw_solved *out, sw_block_job *job, int64_t i, sw_err *
     }
     if (rc != SW_OK) sw_err_prefix(err, "%s", path);
     sw_solved_free(out, job);
+    return rc;
+}
+
+/* What ranks have solved alone, on its way to all of them. */
+typedef struct exchange {
+    sw_solved *out; /* [n_linears of the job] */
+    sw_block_job *job;
+    const sw_solved_by *all;
+} exchange;
+
+static bool is_mine(const exchange *e, int64_t i)
+{
+    return e->all[i].rank == sw_team_rank(e->job->options->team);
+}
+
+/* Room for what another rank has. */
+static sw_code await(const exchange *e, int64_t i, sw_err *err)
+{
+    const int64_t which = e->all[i].linear;
+    const sw_linear_ref *ref = &e->job->linears[which];
+    sw_solved *out = &e->out[which];
+    char path[256];
+    sw_code rc;
+
+    if (is_mine(e, i)) return SW_OK;
+    rc = sw_qtensor_alloc(&out->q, &e->job->specs[which], ref->n_out, ref->k_in, err);
+    if (rc == SW_OK && e->job->streams) rc = get_room(&out->w, e->job, ref, err);
+    if (rc != SW_OK && sw_model_slot_path(path, e->job->model, ref->layer, ref->slot, ref->expert))
+        sw_err_prefix(err, "%s", path);
+    return rc;
+}
+
+/* And when it is there, its values for whoever runs the block. */
+static void decode_some(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const exchange *e = ctx;
+    char path[256];
+
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        const sw_linear_ref *ref = &e->job->linears[e->all[i].linear];
+
+        if (is_mine(e, i)) continue;
+        (void)sw_model_slot_path(path, e->job->model, ref->layer, ref->slot, ref->expert);
+        decode(&e->out[e->all[i].linear], e->job, 1, path);
+    }
+}
+
+static sw_code share_all(const exchange *e, int64_t n, sw_err *err)
+{
+    sw_share_whole *items = NULL;
+    sw_code rc = SW_MEM_GET(&items, n, "tensors of ranks", err);
+
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
+        sw_solved *out = &e->out[e->all[i].linear];
+
+        rc = await(e, i, err);
+        items[i] = (sw_share_whole){&out->q, &out->report, e->all[i].rank};
+    }
+    if (rc == SW_OK) rc = sw_share_tensors(items, n, e->job->options->team, err);
+    sw_mem_put(items);
+    return rc;
+}
+
+sw_code sw_linears_exchange(sw_solved *out, sw_block_job *job, const sw_solved_by *all, int64_t n,
+                            sw_err *err)
+{
+    exchange e = {out, job, all};
+    sw_code rc = share_all(&e, n, err);
+
+    if (rc == SW_OK && job->streams)
+        sw_parallel_for(job->options->n_threads, n, 1, decode_some, &e);
+    for (int64_t i = 0; i < n && rc == SW_OK; i++)
+        rc = sw_linear_hand_on(&out[all[i].linear], job, all[i].linear, err);
     return rc;
 }

@@ -46,11 +46,18 @@ sw_code sw_linear_solve(sw_solved *out, sw_block_job *job, int64_t i, const sw_s
 /* What is told of a linear whose rows are all there, and its values for whoever runs the block:
  * of one that ranks share, for which sw_linear_solve leaves it. */
 void sw_linear_finish(sw_solved *out, const sw_block_job *job, int64_t i, int n_threads);
-/* What rank `owner` has solved alone, to all ranks of the run; `out` is empty at the others. */
-sw_code sw_linear_share(sw_solved *out, sw_block_job *job, int64_t i, int owner,
-                        sw_err *err) SW_MUST_USE;
 /* Hand it out, and let the block use the quantized value; `out` is empty afterwards. */
 sw_code sw_linear_hand_on(sw_solved *out, sw_block_job *job, int64_t i, sw_err *err) SW_MUST_USE;
 void sw_solved_free(sw_solved *out, const sw_block_job *job); /* accepts an empty one */
+
+/* A linear of the job that one rank has solved alone. */
+typedef struct sw_solved_by {
+    int64_t linear;
+    int rank;
+} sw_solved_by;
+/* n of them, of out [n_linears of the job], to all ranks in one go, then handed out in this order;
+ * they are empty at other ranks before, and everywhere afterwards. */
+sw_code sw_linears_exchange(sw_solved *out, sw_block_job *job, const sw_solved_by *all, int64_t n,
+                            sw_err *err) SW_MUST_USE;
 
 #endif

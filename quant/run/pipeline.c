@@ -151,7 +151,8 @@ static sw_code restore_linear(sw_block_job *job, int64_t i, sw_err *err)
     rc = sw_team_rank(team) == 0
              ? job->sink->get(job->sink->self, &q, path, err)
              : sw_qtensor_alloc(&q, &job->specs[i], ref->n_out, ref->k_in, err);
-    if (rc == SW_OK && sw_team_size(team) > 1) rc = sw_share_tensor(&q, NULL, 0, team, err);
+    if (rc == SW_OK && sw_team_size(team) > 1)
+        rc = sw_share_tensors(&(sw_share_whole){&q, NULL, 0}, 1, team, err);
     if (rc != SW_OK) {
         sw_qtensor_free(&q);
         sw_mem_put(w);

@@ -62,48 +62,79 @@ typedef struct travelling {
     float global_scale, input_scale;
 } travelling;
 
-/* What is no array of rows. */
-static sw_code spread_head(sw_qtensor *q, sw_solve_report *report, int from, sw_team *team,
-                           sw_err *err)
+static travelling head_of(const sw_qtensor *q, const sw_solve_report *report)
 {
     travelling head = {.global_scale = q->global_scale, .input_scale = q->input_scale};
-    const int64_t n_cols = q->outlier_cols ? q->spec.n_outliers : 0;
-    sw_code rc;
 
     if (report) head.report = *report;
     if (report && report->method)
         (void)snprintf(head.method, sizeof head.method, "%s", report->method);
     head.report.method = NULL;
-    rc = sw_team_broadcast(team, from, &head, sizeof head, err);
-    if (rc == SW_OK && n_cols)
-        rc = sw_team_broadcast(team, from, q->outlier_cols,
-                               (size_t)n_cols * sizeof *q->outlier_cols, err);
-    if (rc != SW_OK) return rc;
-    q->global_scale = head.global_scale;
-    q->input_scale = head.input_scale;
+    return head;
+}
+
+static sw_code take_head(sw_qtensor *q, sw_solve_report *report, const travelling *head, int from,
+                         sw_err *err)
+{
+    q->global_scale = head->global_scale;
+    q->input_scale = head->input_scale;
     if (!report) return SW_OK;
-    *report = head.report;
+    *report = head->report;
     report->method = NULL;
-    if (head.method[0] && !(report->method = sw_solver_name(head.method)))
+    if (head->method[0] && !(report->method = sw_solver_name(head->method)))
         return SW_FAIL(err, SW_E_BUG, "rank %d solved by '%s', which no solver is called", from,
-                       head.method);
+                       head->method);
     return SW_OK;
 }
 
-sw_code sw_share_tensor(sw_qtensor *q, sw_solve_report *report, int from, sw_team *team,
-                        sw_err *err)
+/* What is no array of rows. */
+static sw_code spread_head(sw_qtensor *q, sw_solve_report *report, int from, sw_team *team,
+                           sw_err *err)
 {
-    const sw_rows all = {0, q->n_out};
-    const sw_span span = sw_span_open("share");
-    row_array arrays[ARRAYS_MAX];
-    sw_team_part parts[ARRAYS_MAX];
-    int64_t n = 0;
-    sw_code rc = spread_head(q, report, from, team, err);
+    travelling head = head_of(q, report);
+    const int64_t n_cols = q->outlier_cols ? q->spec.n_outliers : 0;
+    sw_code rc = sw_team_broadcast(team, from, &head, sizeof head, err);
 
+    if (rc == SW_OK && n_cols)
+        rc = sw_team_broadcast(team, from, q->outlier_cols,
+                               (size_t)n_cols * sizeof *q->outlier_cols, err);
+    return rc == SW_OK ? take_head(q, report, &head, from, err) : rc;
+}
+
+/* A tensor whole, its head among it. */
+static void add_tensor(sw_team_part *parts, int64_t *n, const sw_share_whole *item,
+                       travelling *head)
+{
+    const sw_qtensor *q = item->q;
+    const sw_rows all = {0, q->n_out};
+    row_array arrays[ARRAYS_MAX];
+
+    parts[(*n)++] = (sw_team_part){item->from, head, sizeof *head};
+    if (q->outlier_cols && q->spec.n_outliers)
+        parts[(*n)++] = (sw_team_part){item->from, q->outlier_cols,
+                                       (size_t)q->spec.n_outliers * sizeof *q->outlier_cols};
     list_arrays(arrays, q, NULL);
-    add_parts(parts, &n, arrays, ARRAYS_MAX, all, from);
+    add_parts(parts, n, arrays, ARRAYS_MAX, all, item->from);
+}
+
+sw_code sw_share_tensors(const sw_share_whole *items, int64_t n, sw_team *team, sw_err *err)
+{
+    const sw_span span = sw_span_open("share");
+    sw_team_part *parts = NULL;
+    travelling *heads = NULL;
+    int64_t n_parts = 0;
+    sw_code rc = SW_MEM_GET(&parts, n * (ARRAYS_MAX + 2), "tensors of ranks", err);
+
+    if (rc == SW_OK) rc = SW_MEM_GET(&heads, n, "tensors of ranks", err);
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
+        heads[i] = head_of(items[i].q, items[i].report);
+        add_tensor(parts, &n_parts, &items[i], &heads[i]);
+    }
+    if (rc == SW_OK) rc = sw_team_share(team, parts, n_parts, err);
     for (int64_t i = 0; i < n && rc == SW_OK; i++)
-        rc = sw_team_broadcast(team, from, parts[i].data, parts[i].n_bytes, err);
+        rc = take_head(items[i].q, items[i].report, &heads[i], items[i].from, err);
+    sw_mem_put(parts);
+    sw_mem_put(heads);
     sw_span_close(span, NULL);
     return rc;
 }

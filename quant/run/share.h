@@ -44,9 +44,15 @@ sw_code sw_share_forms(double (*by_row)[5], const sw_factor *factor, const sw_he
 sw_code sw_share_gather_forms(double (*by_row)[5], const sw_site_share *share, int64_t i,
                               struct sw_team *team, sw_err *err) SW_MUST_USE;
 
-/* A tensor, allocated with its spec and shape at every rank, and how it was solved, from one rank
- * to all. `report` may be NULL. */
-sw_code sw_share_tensor(sw_qtensor *q, sw_solve_report *report, int from, struct sw_team *team,
-                        sw_err *err) SW_MUST_USE;
+/* A tensor that rank `from` has, and how it was solved (or NULL); allocated with its spec and shape
+ * at every rank. */
+typedef struct sw_share_whole {
+    sw_qtensor *q;
+    sw_solve_report *report;
+    int from;
+} sw_share_whole;
+/* n of them to all ranks, in one go. Every rank calls it with the same list. */
+sw_code sw_share_tensors(const sw_share_whole *items, int64_t n, struct sw_team *team,
+                         sw_err *err) SW_MUST_USE;
 
 #endif
