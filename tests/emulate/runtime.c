@@ -208,7 +208,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr what, int dev
     *value = what == cudaDevAttrComputeCapabilityMajor           ? emu_major()
              : what == cudaDevAttrMultiProcessorCount            ? EMU_MULTIPROCESSORS
              : what == cudaDevAttrMaxSharedMemoryPerBlockOptin   ? (int)emu_shared_max()
-                                                                 : 0;
+             : what == cudaDevAttrMaxSharedMemoryPerMultiprocessor
+                 ? (int)emu_shared_max() + 1024
+                 : 0;
     return cudaSuccess;
 }
 

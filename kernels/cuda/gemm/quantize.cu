@@ -1,298 +1,289 @@
 /* quantize.cu - activations into codes, scales and sums, in the order that the kernels read.
  *
- * One CTA a token; a thread takes 16 inputs at a time, a slice of a tile's k-step, and keeps its
- * first slices in registers between finding the scale and dividing by it. Every value is that of
- * formats/num/act.h to the bit: what a reciprocal could get wrong is divided.
+ * Warps of a CTA work on a token as a team: each thread loads slices of 16 inputs, which stay in
+ * registers between finding the scale and making the codes. There are two ways to deal tokens out:
+ *
+ *   apart  a CTA a token, as few threads as its slices need, as many CTAs beside each other as fit
+ *   wave   a CTA a multiprocessor, all of X in registers at once, several tokens a CTA
+ *
+ * Waves are for X that fits the registers of the device, some hundred tokens: the product ahead
+ * leaves its multiprocessors one by one, and small CTAs that wait for places fill the first of them
+ * with twenty and more, so that a third of the device does all of it.
  */
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_fp8.h>
-#include <cuda_runtime.h>
-#include <float.h>
-
 #include "kernels/cuda/gemm/gemm_rows.h"
+#include "kernels/cuda/gemm/quantize.h"
+#include "kernels/cuda/gemm/quantize_codes.cuh"
 #include "kernels/cuda/ptx/ptx.cuh"
 
-#define SLICE 16
-#define MANY_TOKENS 512
-#define GROUP_LANES 8    /* lanes that share a group of 128 inputs */
+#define THREADS_MAX 1024
+#define WARPS_MAX (THREADS_MAX / 32)
+#define TEAMS_MAX 16         /* of several warps: named barriers of a CTA */
 
-struct quantize_args {
-    const uint16_t *x;
-    int64_t x_stride, k_in, stride, m; /* stride: bytes of a row of codes */
+/* What the threads of a token share. */
+struct quantize_team {
+    int64_t token;
+    const uint16_t *row;
     uint8_t *codes;
-    float *scales;
-    int32_t *sums;
-    float input_scale, top;
-    bool is_bf16, is_aligned, is_tensor, is_group, starts_next;
+    uint32_t k0, step; /* first slice of this thread, from one to the next */
+    int id, thread;    /* of the CTA, of the team */
 };
 
-static __device__ __forceinline__ float widen(uint16_t bits, bool is_bf16)
+static __device__ __forceinline__ quantize_team team_of(const quantize_args &a)
 {
-    return is_bf16 ? __uint_as_float((uint32_t)bits << 16) : __half2float(__ushort_as_half(bits));
+    int n_threads = a.warps * 32;
+    quantize_team t;
+
+    t.id = (int)threadIdx.x / n_threads;
+    t.thread = (int)threadIdx.x - t.id * n_threads;
+    t.token = (int64_t)blockIdx.x * a.tokens + t.id;
+    t.row = a.x + t.token * a.x_stride;
+    t.codes = a.codes + t.token * a.stride;
+    t.k0 = (uint32_t)t.thread * SLICE;
+    t.step = (uint32_t)n_threads * SLICE;
+    return t;
 }
 
-/* 16 inputs from k on, as they are; zeros past the end. */
-static __device__ __forceinline__ void load_slice(uint4 *raw, const quantize_args &a,
-                                                  const uint16_t *row, int64_t k)
+/* Where a row ends for whole warps, whose lanes find the scales of groups together. */
+static __device__ __forceinline__ uint32_t whole_warps(const quantize_args &a)
 {
-    if (a.is_aligned && k + SLICE <= a.k_in) {
-        raw[0] = *(const uint4 *)(row + k);
-        raw[1] = *(const uint4 *)(row + k + 8);
-    } else {
-        uint32_t *words = (uint32_t *)raw;
-
-#pragma unroll
-        for (int i = 0; i < SLICE / 2; i++) {
-            uint32_t low = k + 2 * i < a.k_in ? row[k + 2 * i] : 0;
-            uint32_t high = k + 2 * i + 1 < a.k_in ? row[k + 2 * i + 1] : 0;
-
-            words[i] = low | high << 16;
-        }
-    }
+    return (a.stride + 511) / 512 * 512;
 }
 
-/* Input i (0..15) of a slice. */
-static __device__ __forceinline__ float input_of(const uint4 *raw, int i, bool is_bf16)
+template <bool WAVE>
+static __device__ __forceinline__ void meet(const quantize_args &a, const quantize_team &t)
 {
-    const uint32_t *words = (const uint32_t *)raw;
-
-    return widen((uint16_t)(words[i / 2] >> (i % 2 * 16)), is_bf16);
+    if constexpr (WAVE) sw_named_sync(t.id, a.warps * 32);
+    else __syncthreads();
 }
 
-/* Magnitudes compare like their bits, as floats too, and a NaN beats them all. */
-static __device__ __forceinline__ uint32_t largest(const uint4 *raw, bool is_bf16)
+/* The largest v of a team; `shared` holds a word a warp. */
+template <bool WAVE>
+static __device__ __forceinline__ uint32_t max_of_team(uint32_t v, uint32_t *shared,
+                                                       const quantize_args &a,
+                                                       const quantize_team &t)
 {
-    const uint32_t *words = (const uint32_t *)raw;
-    uint32_t most = 0;
-
-#pragma unroll
-    for (int i = 0; i < SLICE / 2; i++) most = __vmaxu2(most, words[i] & 0x7fff7fffu);
-    return __float_as_uint(widen((uint16_t)max(most & 0xffff, most >> 16), is_bf16));
-}
-
-/* The scale of what has this largest magnitude; NaN when it can have none. */
-static __device__ __forceinline__ float scale_of(uint32_t most, const quantize_args &a)
-{
-    float size = __uint_as_float(most), s;
-
-    if (a.is_tensor) return most > 0x7f800000u ? __uint_as_float(0x7fc00000u) : a.input_scale;
-    if (most >= 0x7f800000u) return __uint_as_float(0x7fc00000u);
-    if (most == 0) return 1.0f;
-    s = __fdiv_rn(size, a.top);
-    return s < FLT_MIN ? FLT_MIN : s;
-}
-
-/* The code of x / scale. */
-template <bool INT>
-static __device__ __forceinline__ uint32_t encode(float x, float scale, float top)
-{
-    float v = __fdiv_rn(x, scale);
-
-    if constexpr (INT) return (uint32_t)(int)fminf(fmaxf(rintf(v), -top), top) & 0xff;
-    else return __nv_cvt_float_to_fp8(v, __NV_SATFINITE, __NV_E4M3);
-}
-
-/* A slice divided, in tile order: byte 4c + i is input 2c + {0, 8, 1, 9}[i]. */
-template <bool INT>
-static __device__ __noinline__ uint4 divide_slice(uint4 low, uint4 high, float scale, float top,
-                                                  bool is_bf16)
-{
-    uint4 raw[2] = {low, high};
-    uint32_t words[4];
-
-#pragma unroll
-    for (int c = 0; c < 4; c++) {
-        words[c] = 0;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float x = input_of(raw, 2 * c + i / 2 + i % 2 * 8, is_bf16);
-
-            words[c] |= encode<INT>(x, scale, top) << 8 * i;
-        }
-    }
-    return make_uint4(words[0], words[1], words[2], words[3]);
-}
-
-/* Four int8 codes of v = x / scale within 4 units in the last place, |v| < 2^21; `off` becomes how
- * far the furthest is from its integer, which is right unless that is a tie, or nearly. */
-static __device__ __forceinline__ uint32_t round_int8(const float *v, float *off)
-{
-    const float magic = 12582912.0f; /* 1.5 * 2^23: what is added to it is rounded to an integer */
-    uint32_t code[4];
-
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        float sum = __fadd_rn(v[i], magic);
-
-        *off = fmaxf(*off, fabsf(v[i] - (sum - magic)));
-        code[i] = __float_as_uint(sum);
-    }
-    return __byte_perm(__byte_perm(code[0], code[1], 0x0040), __byte_perm(code[2], code[3], 0x0040),
-                       0x5410);
-}
-
-static __device__ __forceinline__ uint32_t e4m3_pair(float low, float high)
-{
-    return __nv_cvt_float2_to_fp8x2(make_float2(low, high), __NV_SATFINITE, __NV_E4M3);
-}
-
-/* Likewise of E4M3. Three bits of mantissa stay; a tie has a one and zeros below them, and small
- * numbers, of which fewer stay, are left to the division. `off` becomes how far the nearest is from
- * such a number, in units in the last place less eight. */
-static __device__ __forceinline__ uint32_t round_e4m3(const float *v, uint32_t *off)
-{
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        uint32_t bits = __float_as_uint(v[i]);
-        bool is_small = (bits << 1) - 1 < (121u << 24) - 1; /* 0 < |v| < 2^-6 */
-
-        *off = min(*off, is_small ? 0 : ((bits + 8) & 0xfffff) - 0x80000);
-    }
-    return e4m3_pair(v[0], v[1]) | e4m3_pair(v[2], v[3]) << 16;
-}
-
-/* Codes of a slice in tile order. The product with 1 / scale is within 4 units in the last place
- * of the quotient, so it tells all codes that are not that close to a tie. A slice with one that is
- * gets divided, and all do where the inverse has too few bits or codes may have to be cut off. */
-template <bool INT>
-static __device__ __forceinline__ uint4 encode_slice(const uint4 *raw, const quantize_args &a,
-                                                     float scale, float inverse)
-{
-    uint32_t words[4], near = ~0u;
-    float far = 0;
-
-    if (scale != scale) return make_uint4(0, 0, 0, 0);
-#pragma unroll
-    for (int c = 0; c < 4; c++) {
-        float v[4];
-
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            v[i] = input_of(raw, 2 * c + i / 2 + i % 2 * 8, a.is_bf16) * inverse;
-        if constexpr (INT) words[c] = round_int8(v, &far);
-        else words[c] = round_e4m3(v, &near);
-    }
-    if (a.is_tensor || !(scale < 0x1p125f) || (INT ? !(far < 0.49996f) : near <= 16))
-        return divide_slice<INT>(raw[0], raw[1], scale, a.top, a.is_bf16);
-    return make_uint4(words[0], words[1], words[2], words[3]);
-}
-
-static __device__ __forceinline__ int sum_of(uint4 codes)
-{
-    int sum = __dp4a((int)codes.x, 0x01010101, 0);
-
-    sum = __dp4a((int)codes.y, 0x01010101, sum);
-    sum = __dp4a((int)codes.z, 0x01010101, sum);
-    return __dp4a((int)codes.w, 0x01010101, sum);
-}
-
-/* Over the CTA; `shared` holds a word a warp. */
-static __device__ __forceinline__ uint32_t max_of_all(uint32_t v, uint32_t *shared)
-{
-    int warps = (int)blockDim.x / 32, lane = (int)threadIdx.x % 32;
+    int lane = (int)threadIdx.x % 32;
 
     v = __reduce_max_sync(~0u, v);
+    if (a.warps == 1) return v;
     if (lane == 0) shared[threadIdx.x / 32] = v;
-    __syncthreads();
-    return __reduce_max_sync(~0u, lane < warps ? shared[lane] : 0);
+    meet<WAVE>(a, t);
+    return __reduce_max_sync(~0u, lane < a.warps ? shared[t.id * a.warps + lane] : 0);
 }
 
-static __device__ __forceinline__ int sum_of_all(int v, uint32_t *shared)
+template <bool WAVE>
+static __device__ __forceinline__ int sum_of_team(int v, int *shared, const quantize_args &a,
+                                                  const quantize_team &t)
 {
-    int warps = (int)blockDim.x / 32, lane = (int)threadIdx.x % 32;
+    int lane = (int)threadIdx.x % 32;
 
     v = __reduce_add_sync(~0u, v);
-    __syncthreads(); /* the maxima have been read */
-    if (lane == 0) shared[threadIdx.x / 32] = (uint32_t)v;
-    __syncthreads();
-    return __reduce_add_sync(~0u, lane < warps ? (int)shared[lane] : 0);
+    if (a.warps == 1) return v;
+    if (lane == 0) shared[threadIdx.x / 32] = v;
+    meet<WAVE>(a, t);
+    return __reduce_add_sync(~0u, lane < a.warps ? shared[t.id * a.warps + lane] : 0);
 }
 
-/* Groups of 128: eight lanes find the scale of theirs. */
-template <bool INT>
-static __device__ __forceinline__ void by_groups(const quantize_args &a, const uint16_t *row,
-                                                 uint8_t *codes)
+/* This thread's codes of a token by division. Its inputs are read again, so that nothing has to be
+ * kept for this. Returns their sum. */
+template <bool INT, bool BF16>
+static __device__ __noinline__ int divide_token(const quantize_args &a, float scale)
 {
-    int64_t k_end = (a.stride + 511) / 512 * 512; /* whole warps */
+    const quantize_team t = team_of(a);
+    int sum = 0;
 
-    for (int64_t k = threadIdx.x * SLICE; k < k_end; k += (int64_t)blockDim.x * SLICE) {
+#pragma unroll 1
+    for (uint32_t k = t.k0; k < a.stride; k += t.step)
+        sum += divide_slice<INT, BF16>(t.codes, a, t.row, k, scale);
+    return sum;
+}
+
+/* The same by quotients; of the inputs it holds HELD slices or none. */
+template <bool INT, bool BF16, int HELD, bool CUT>
+static __device__ __forceinline__ int encode_token(const uint4 (*held)[2], const quantize_args &a,
+                                                   const quantize_team &t, float scale,
+                                                   float inverse)
+{
+    int sum = 0;
+
+#pragma unroll
+    for (int i = 0; i < HELD; i++) {
+        uint32_t k = t.k0 + (uint32_t)i * t.step;
+
+        if (k < a.stride) {
+            uint4 v = encode_slice<INT, BF16, CUT>(held[i], scale, inverse);
+
+            *(uint4 *)(t.codes + k) = v;
+            if (INT) sum += sum_of(v);
+        }
+    }
+    for (uint32_t k = t.k0; HELD == 0 && k < a.stride; k += t.step) {
+        uint4 raw[2], v;
+
+        load_any(raw, a, t.row, k);
+        v = encode_slice<INT, BF16, CUT>(raw, scale, inverse);
+        *(uint4 *)(t.codes + k) = v;
+        if (INT) sum += sum_of(v);
+    }
+    return sum;
+}
+
+/* One scale for all of a token. */
+template <bool INT, bool BF16, int HELD, bool WAVE>
+static __device__ __forceinline__ void quantize_token(const quantize_args &a,
+                                                      const quantize_team &t)
+{
+    __shared__ uint32_t s_most[WARPS_MAX];
+    __shared__ int s_sums[WARPS_MAX];
+    uint4 held[HELD > 0 ? HELD : 1][2];
+    uint32_t most = 0;
+    float scale, inverse;
+    quantize_how how;
+    int sum;
+
+#pragma unroll
+    for (int i = 0; i < HELD; i++) load_halves(held[i], a, t.row, t.k0 + (uint32_t)i * t.step);
+#pragma unroll
+    for (int i = 0; i < HELD; i++) most = larger(most, held[i]);
+    for (uint32_t k = t.k0; HELD == 0 && k < a.k_in; k += t.step) {
         uint4 raw[2];
-        uint32_t most;
+
+        load_any(raw, a, t.row, k);
+        most = larger(most, raw);
+    }
+    most = max_of_team<WAVE>(largest_of<BF16>(most), s_most, a, t);
+    scale = scale_of(most, a);
+    inverse = __frcp_rn(scale);
+    how = how_of<INT>(scale, inverse, most);
+    if (how == BY_QUOTIENTS) sum = encode_token<INT, BF16, HELD, false>(held, a, t, scale, inverse);
+    else if (INT && how == BY_QUOTIENTS_CUT)
+        sum = encode_token<INT, BF16, HELD, true>(held, a, t, scale, inverse);
+    else sum = divide_token<INT, BF16>(a, scale);
+    if (INT) sum = sum_of_team<WAVE>(sum, s_sums, a, t);
+    if (t.thread > 0) return;
+    a.scales[t.token] = scale;
+    if (INT) a.sums[t.token] = sum;
+}
+
+/* The largest magnitude of a group, by the eight lanes that have it. */
+template <bool BF16> static __device__ __forceinline__ uint32_t largest_of_group(const uint4 *raw)
+{
+    uint32_t most = largest_of<BF16>(larger(0, raw));
+
+    for (int d = 1; d < GROUP_LANES; d *= 2) most = max(most, __shfl_xor_sync(~0u, most, d));
+    return most;
+}
+
+/* A slice of a group of 128 inputs, scale and codes. False: these are to be had by division. */
+template <bool BF16>
+static __device__ __forceinline__ bool encode_group(const uint4 *raw, const quantize_args &a,
+                                                    const quantize_team &t, uint32_t k)
+{
+    uint32_t most = largest_of_group<BF16>(raw);
+    float scale = scale_of(most, a), inverse = __frcp_rn(scale);
+
+    if (k < a.stride)
+        *(uint4 *)(t.codes + k) = encode_slice<false, BF16, false>(raw, scale, inverse);
+    if (t.thread % GROUP_LANES == 0 && k < a.k_in) a.scales[k / 128 * a.m + t.token] = scale;
+    return how_of<false>(scale, inverse, most) != BY_DIVISION;
+}
+
+/* This warp's codes by division, where a group of it needs that. */
+template <bool BF16>
+static __device__ __noinline__ void divide_groups(const quantize_args &a)
+{
+    const quantize_team t = team_of(a);
+    uint32_t k_end = whole_warps(a);
+
+#pragma unroll 1
+    for (uint32_t k = t.k0; k < k_end; k += t.step) {
+        uint4 raw[2];
         float scale;
 
-        load_slice(raw, a, row, k);
-        most = largest(raw, a.is_bf16);
-        for (int d = 1; d < GROUP_LANES; d *= 2) most = max(most, __shfl_xor_sync(~0u, most, d));
-        scale = scale_of(most, a);
-        if (k < a.stride)
-            *(uint4 *)(codes + k) = encode_slice<INT>(raw, a, scale, __frcp_rn(scale));
-        if (threadIdx.x % GROUP_LANES == 0 && k < a.k_in)
-            a.scales[k / 128 * a.m + blockIdx.x] = scale;
+        load_any(raw, a, t.row, k);
+        scale = scale_of(largest_of_group<BF16>(raw), a);
+        if (k < a.stride) (void)divide_slice<false, BF16>(t.codes, a, t.row, k, scale);
     }
 }
 
-/* grid (tokens), a multiple of 32 threads up to 1024. HELD: slices that a thread keeps. For
- * one, of few tokens, the compiler is told that one CTA a multiprocessor will do, and takes more
- * registers; for many tokens as many CTAs as fit keep more loads in flight. */
-template <bool INT, int HELD>
-static __global__ void __launch_bounds__(1024, HELD == 1) swk_quantize_x(const quantize_args a)
+template <bool BF16, int HELD>
+static __device__ __forceinline__ void quantize_groups(const quantize_args &a,
+                                                       const quantize_team &t)
 {
-    __shared__ uint32_t s_words[32];
-    const uint16_t *row = a.x + blockIdx.x * a.x_stride;
-    uint8_t *codes = a.codes + blockIdx.x * a.stride;
-    int64_t k0 = threadIdx.x * SLICE, step = (int64_t)blockDim.x * SLICE;
-    uint4 held[HELD][2], raw[2];
-    uint32_t most = 0;
-    float scale, inverse;
-    int sum = 0;
+    uint32_t k_end = whole_warps(a);
+    uint4 held[HELD > 0 ? HELD : 1][2];
+    bool are_done = true;
+
+#pragma unroll
+    for (int i = 0; i < HELD; i++) load_halves(held[i], a, t.row, t.k0 + (uint32_t)i * t.step);
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        are_done &= encode_group<BF16>(held[i], a, t, t.k0 + (uint32_t)i * t.step);
+    for (uint32_t k = t.k0; HELD == 0 && k < k_end; k += t.step) {
+        uint4 raw[2];
+
+        load_any(raw, a, t.row, k);
+        are_done &= encode_group<BF16>(raw, a, t, k);
+    }
+    if (!__all_sync(~0u, are_done)) divide_groups<BF16>(a);
+}
+
+typedef enum quantize_kind { INT8_TOKEN, E4M3_TOKEN, E4M3_GROUPS, KIND_COUNT } quantize_kind;
+
+/* grid (CTAs of a.tokens tokens), a.warps warps a token. */
+template <int KIND, bool BF16, int HELD, bool WAVE>
+static __global__ void __launch_bounds__(THREADS_MAX, 1)
+    swk_quantize_x(const __grid_constant__ quantize_args a)
+{
+    const quantize_team t = team_of(a);
 
     if (a.starts_next) sw_grid_launch_next();
     sw_grid_wait_previous();
     /* Else not before: CTAs of the next kernel that came while the one before us was running would
      * find places on some multiprocessors only, and share them. */
     sw_grid_launch_next();
-    if (a.is_group) {
-        by_groups<INT>(a, row, codes);
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < HELD; i++) load_slice(held[i], a, row, k0 + i * step);
-#pragma unroll
-    for (int i = 0; i < HELD; i++) most = max(most, largest(held[i], a.is_bf16));
-    for (int64_t k = k0 + HELD * step; k < a.k_in; k += step) {
-        load_slice(raw, a, row, k);
-        most = max(most, largest(raw, a.is_bf16));
-    }
-    most = max_of_all(most, s_words);
-    scale = scale_of(most, a);
-    inverse = __frcp_rn(scale);
-#pragma unroll
-    for (int i = 0; i < HELD; i++)
-        if (k0 + i * step < a.stride) {
-            uint4 v = encode_slice<INT>(held[i], a, scale, inverse);
-
-            *(uint4 *)(codes + k0 + i * step) = v;
-            if (INT) sum += sum_of(v);
-        }
-    for (int64_t k = k0 + HELD * step; k < a.stride; k += step) {
-        uint4 v;
-
-        load_slice(raw, a, row, k);
-        v = encode_slice<INT>(raw, a, scale, inverse);
-        *(uint4 *)(codes + k) = v;
-        if (INT) sum += sum_of(v);
-    }
-    if constexpr (INT) sum = sum_of_all(sum, s_words);
-    if (threadIdx.x > 0) return;
-    a.scales[blockIdx.x] = scale;
-    if constexpr (INT) a.sums[blockIdx.x] = sum;
+    if (t.token >= a.m) return;
+    if constexpr (KIND == E4M3_GROUPS) quantize_groups<BF16, HELD>(a, t);
+    else quantize_token<KIND == INT8_TOKEN, BF16, HELD, WAVE>(a, t);
 }
 
-static void (*const kernels[2][2])(quantize_args) = {
-    {swk_quantize_x<false, 1>, swk_quantize_x<false, 2>},
-    {swk_quantize_x<true, 1>, swk_quantize_x<true, 2>},
+/* The first that suits and can is taken. Name, slices that a thread holds, wave; the least tokens
+ * and inputs of X that it suits. A wave keeps the next kernel from starting beside it, which is
+ * worth more where X is small. Of many tokens two slices a thread keep more loads in flight. */
+#define WAYS(row)                                                                                  \
+    row("wave_1", 1, true, 1, 1 << 20) row("wave_2", 2, true, 1, 1 << 20)                          \
+    row("wave_4", 4, true, 1, 1 << 20) row("apart_2", 2, false, 513, 1)                            \
+    row("apart_1", 1, false, 1, 1) row("long_2", 2, false, 1, 1) row("any", 0, false, 1, 1)
+
+typedef void (*quantize_kernel)(quantize_args);
+
+#define WAY(name, held, is_wave, tokens_min, inputs_min)                                           \
+    {name, held, is_wave, tokens_min, inputs_min},
+extern "C" const sw_quantize_way sw_quantize_ways[] = {WAYS(WAY)};
+extern "C" const int sw_quantize_n_ways = (int)(sizeof sw_quantize_ways / sizeof *sw_quantize_ways);
+#undef WAY
+
+#define WAY(name, held, is_wave, tokens_min, inputs_min) swk_quantize_x<KIND, BF16, held, is_wave>,
+template <int KIND, bool BF16> struct kernels_of {
+    static quantize_kernel at(int way)
+    {
+        static const quantize_kernel all[] = {WAYS(WAY)};
+
+        return all[way];
+    }
 };
+#undef WAY
+
+static quantize_kernel kernel_of(int way, quantize_kind kind, bool is_bf16)
+{
+    static quantize_kernel (*const by_kind[KIND_COUNT][2])(int) = {
+        {kernels_of<INT8_TOKEN, false>::at, kernels_of<INT8_TOKEN, true>::at},
+        {kernels_of<E4M3_TOKEN, false>::at, kernels_of<E4M3_TOKEN, true>::at},
+        {kernels_of<E4M3_GROUPS, false>::at, kernels_of<E4M3_GROUPS, true>::at},
+    };
+
+    return by_kind[kind][is_bf16](way);
+}
 
 static int64_t scales_of(int64_t m, int64_t k_in, const sw_act *act)
 {
@@ -317,36 +308,139 @@ extern "C" sw_cuda_codes sw_cuda_codes_at(void *d_block, int64_t m, int64_t k_in
     return c;
 }
 
+extern "C" bool sw_quantize_can(const sw_quantize_cut *cut, int64_t k_in, bool is_aligned)
+{
+    const sw_quantize_way *way = &sw_quantize_ways[cut->way];
+    int64_t held = (int64_t)cut->warps * 32 * SLICE * way->held;
+
+    if (cut->warps < 1 || cut->tokens < 1 || (int64_t)cut->warps * cut->tokens > WARPS_MAX)
+        return false;
+    if (way->held > 0 && (!is_aligned || held < sw_cuda_codes_stride(k_in))) return false;
+    return way->is_wave ? cut->warps == 1 || cut->tokens <= TEAMS_MAX : cut->tokens == 1;
+}
+
+/* By a way: tokens even over the multiprocessors or a CTA each, and to each as many warps as hold
+ * its row or, if fewer, as a CTA has. */
+static sw_quantize_cut deal(int way, int64_t m, int64_t k_in, int n_sms)
+{
+    const sw_quantize_way *w = &sw_quantize_ways[way];
+    int64_t n_slices = sw_cuda_codes_stride(k_in) / SLICE;
+    int64_t tokens = w->is_wave && m > n_sms ? sw_cuda_up(m, n_sms) : 1;
+    int64_t most = tokens > TEAMS_MAX ? tokens <= WARPS_MAX : WARPS_MAX / tokens;
+    int64_t warps = sw_cuda_up(n_slices, 32 * (w->held > 0 ? w->held : 1));
+
+    return {way, (int)tokens, (int)(warps < most ? warps : most)};
+}
+
+extern "C" sw_quantize_cut sw_quantize_cut_of(int64_t m, int64_t k_in, bool is_aligned,
+                                              bool starts_next, int n_sms)
+{
+    sw_quantize_cut cut = {};
+
+    for (int i = 0; i < sw_quantize_n_ways; i++) {
+        const sw_quantize_way *w = &sw_quantize_ways[i];
+
+        cut = deal(i, m, k_in, n_sms);
+        if (w->is_wave && starts_next) continue;
+        if (m >= w->tokens_min && m * k_in >= w->inputs_min &&
+            sw_quantize_can(&cut, k_in, is_aligned))
+            break;
+    }
+    return cut;
+}
+
+static bool are_aligned(const void *d_x, int64_t x_stride, int64_t k_in)
+{
+    return (uintptr_t)d_x % 16 == 0 && x_stride % 8 == 0 && k_in % 8 == 0;
+}
+
+/* Shared memory that keeps other CTAs of its kind off a multiprocessor: half of what it has, and
+ * the reserve of each CTA is beyond that. All of it is then set aside, as products want it. */
+static sw_code claim_multiprocessor(cudaLaunchConfig_t *config, const void *kernel, sw_err *err)
+{
+    int device, n_bytes = 0;
+    sw_code rc = sw_cuda_check(cudaGetDevice(&device), "cudaGetDevice", err);
+
+    if (!rc)
+        rc = sw_cuda_check(cudaDeviceGetAttribute(&n_bytes,
+                                                  cudaDevAttrMaxSharedMemoryPerMultiprocessor,
+                                                  device),
+                           "cudaDeviceGetAttribute", err);
+    if (!rc)
+        rc = sw_cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                n_bytes / 2),
+                           "cudaFuncSetAttribute", err);
+    if (!rc)
+        rc = sw_cuda_check(cudaFuncSetAttribute(kernel,
+                                                cudaFuncAttributePreferredSharedMemoryCarveout,
+                                                cudaSharedmemCarveoutMaxShared),
+                           "cudaFuncSetAttribute", err);
+    config->dynamicSmemBytes = (size_t)n_bytes / 2;
+    return rc;
+}
+
+static sw_code launch(const sw_quantize_cut *cut, const quantize_args &a, quantize_kind kind,
+                      bool is_bf16, bool may_overlap, void *stream, sw_err *err)
+{
+    quantize_kernel kernel = kernel_of(cut->way, kind, is_bf16);
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3((unsigned)sw_cuda_up(a.m, cut->tokens));
+    config.blockDim = dim3((unsigned)(cut->tokens * cut->warps * 32));
+    config.stream = (cudaStream_t)stream;
+    config.attrs = &early;
+    config.numAttrs = may_overlap;
+    if (may_overlap && sw_quantize_ways[cut->way].is_wave) {
+        sw_code rc = claim_multiprocessor(&config, (const void *)kernel, err);
+
+        if (rc) return rc;
+    }
+    return sw_cuda_check(cudaLaunchKernelEx(&config, kernel, a), "swk_quantize_x", err);
+}
+
+extern "C" sw_code sw_cuda_quantize_by(const sw_quantize_cut *cut, const sw_cuda_codes *out,
+                                       const void *d_x, int64_t x_stride, sw_dtype dtype, int64_t m,
+                                       int64_t k_in, const sw_act *act, float input_scale,
+                                       bool may_overlap, bool starts_next, void *stream,
+                                       sw_err *err)
+{
+    static const quantize_kind kinds[] = {KIND_COUNT, INT8_TOKEN, E4M3_TOKEN, E4M3_GROUPS,
+                                          KIND_COUNT};
+    quantize_kind kind = kinds[sw_cuda_inputs_of(act)];
+    quantize_args a = {};
+
+    if (kind == KIND_COUNT)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "no device kernel quantizes such activations");
+    if (m > INT32_MAX || k_in > INT32_MAX - 64)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "a dimension beyond 2^31");
+    a = {(const uint16_t *)d_x, x_stride, m, (uint32_t)k_in, (uint32_t)sw_cuda_codes_stride(k_in),
+         out->d_codes, out->d_scales, out->d_sums, input_scale, act->num->top,
+         cut->tokens, cut->warps, are_aligned(d_x, x_stride, k_in), act->scope == SW_ACT_TENSOR,
+         starts_next};
+    if (m == 0 || k_in == 0) return SW_OK;
+    if (!sw_quantize_can(cut, k_in, a.is_aligned))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s does not quantize rows of %lld inputs",
+                       sw_quantize_ways[cut->way].name, (long long)k_in);
+    return launch(cut, a, kind, dtype == SW_DTYPE_BF16, may_overlap, stream, err);
+}
+
 extern "C" sw_code sw_cuda_quantize(const sw_cuda_codes *out, const void *d_x, int64_t x_stride,
                                     sw_dtype dtype, int64_t m, int64_t k_in, const sw_act *act,
                                     float input_scale, bool may_overlap, bool starts_next,
                                     void *stream, sw_err *err)
 {
-    sw_cuda_inputs kind = sw_cuda_inputs_of(act);
-    /* Of few tokens a slice a thread is soonest done; of many, two keep more loads in flight. */
-    int held = m > MANY_TOKENS || k_in > 1024 * SLICE ? 2 : 1;
-    int64_t threads = sw_cuda_up(sw_cuda_codes_stride(k_in) / SLICE, held);
-    cudaLaunchAttribute early = {};
-    cudaLaunchConfig_t config = {};
-    quantize_args a = {(const uint16_t *)d_x, x_stride, k_in, sw_cuda_codes_stride(k_in), m,
-                       out->d_codes, out->d_scales, out->d_sums, input_scale};
+    int device, n_sms = 0;
+    sw_code rc = sw_cuda_check(cudaGetDevice(&device), "cudaGetDevice", err);
+    sw_quantize_cut cut;
 
-    if (kind == SW_CUDA_X_FLOAT || kind == SW_CUDA_X_NONE)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "no device kernel quantizes such activations");
-    if (m == 0) return SW_OK;
-    a.top = act->num->top;
-    a.is_bf16 = dtype == SW_DTYPE_BF16;
-    a.is_aligned = (uintptr_t)d_x % 16 == 0 && x_stride % 8 == 0;
-    a.is_tensor = act->scope == SW_ACT_TENSOR;
-    a.is_group = act->scope == SW_ACT_GROUP;
-    a.starts_next = starts_next;
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim = dim3((unsigned)m);
-    config.blockDim = dim3((unsigned)(threads < 1024 ? sw_cuda_up(threads, 32) * 32 : 1024));
-    config.stream = (cudaStream_t)stream;
-    config.attrs = &early;
-    config.numAttrs = may_overlap;
-    return sw_cuda_check(cudaLaunchKernelEx(&config, kernels[kind == SW_CUDA_X_INT8][held - 1], a),
-                         "swk_quantize_x", err);
+    if (!rc)
+        rc = sw_cuda_check(cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount, device),
+                           "cudaDeviceGetAttribute", err);
+    if (rc) return rc;
+    cut = sw_quantize_cut_of(m, k_in, are_aligned(d_x, x_stride, k_in), starts_next, n_sms);
+    return sw_cuda_quantize_by(&cut, out, d_x, x_stride, dtype, m, k_in, act, input_scale,
+                               may_overlap, starts_next, stream, err);
 }
