@@ -174,17 +174,34 @@ template <bool BF16> static __device__ __forceinline__ uint32_t largest_of_group
     return most;
 }
 
-/* A slice of a group of 128 inputs, scale and codes. False: these are to be had by division. */
-template <bool BF16>
-static __device__ __forceinline__ bool encode_group(const uint4 *raw, const quantize_args &a,
-                                                    const quantize_team &t, uint32_t k)
+/* N slices of a thread, from k on, each of another group of 128 inputs: scales and codes. The first
+ * N lanes of a group find the scale of one of these each. False: division makes the codes. */
+template <bool BF16, int N>
+static __device__ __forceinline__ bool encode_groups(const uint4 (*raw)[2], const quantize_args &a,
+                                                     const quantize_team &t, uint32_t k)
 {
-    uint32_t most = largest_of_group<BF16>(raw);
-    float scale = scale_of(most, a), inverse = __frcp_rn(scale);
+    uint32_t lane = (uint32_t)t.thread % GROUP_LANES, k_own = k - lane * SLICE + lane * t.step;
+    uint32_t most = 0;
+    float scale, inverse;
 
-    if (k < a.stride)
-        *(uint4 *)(t.codes + k) = encode_slice<false, BF16, false>(raw, scale, inverse);
-    if (t.thread % GROUP_LANES == 0 && k < a.k_in) a.scales[k / 128 * a.m + t.token] = scale;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        uint32_t v = largest_of_group<BF16>(raw[i]);
+
+        if (i == 0 || lane == i) most = v;
+    }
+    scale = scale_of(most, a);
+    inverse = __frcp_rn(scale);
+    if (lane < N && k_own < a.k_in) a.scales[k_own / 128 * a.m + t.token] = scale;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        uint32_t at = k + (uint32_t)i * t.step;
+        float s = __shfl_sync(~0u, scale, i, GROUP_LANES);
+        float one_by_s = __shfl_sync(~0u, inverse, i, GROUP_LANES);
+
+        if (at < a.stride)
+            *(uint4 *)(t.codes + at) = encode_slice<false, BF16, false>(raw[i], s, one_by_s);
+    }
     return how_of<false>(scale, inverse, most) != BY_DIVISION;
 }
 
@@ -216,14 +233,12 @@ static __device__ __forceinline__ void quantize_groups(const quantize_args &a,
 
 #pragma unroll
     for (int i = 0; i < HELD; i++) load_halves(held[i], a, t.row, t.k0 + (uint32_t)i * t.step);
-#pragma unroll
-    for (int i = 0; i < HELD; i++)
-        are_done &= encode_group<BF16>(held[i], a, t, t.k0 + (uint32_t)i * t.step);
+    if constexpr (HELD > 0) are_done = encode_groups<BF16, HELD>(held, a, t, t.k0);
     for (uint32_t k = t.k0; HELD == 0 && k < k_end; k += t.step) {
-        uint4 raw[2];
+        uint4 raw[1][2];
 
-        load_any(raw, a, t.row, k);
-        are_done &= encode_group<BF16>(raw, a, t, k);
+        load_any(raw[0], a, t.row, k);
+        are_done &= encode_groups<BF16, 1>(raw, a, t, k);
     }
     if (!__all_sync(~0u, are_done)) divide_groups<BF16>(a);
 }
