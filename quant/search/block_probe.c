@@ -54,8 +54,14 @@ sw_code sw_block_probe_new(sw_block_probe *out, sw_streams *streams, sw_err *err
 
 void sw_block_probe_free(sw_block_probe *probe)
 {
+    if (probe->streams) sw_block_probe_forget(probe);
     for (int part = 0; part < SW_BLOCK_PROBE_PARTS; part++) sw_mem_put(probe->seqs[part]);
     memset(probe, 0, sizeof *probe);
+}
+
+void sw_block_probe_forget(const sw_block_probe *probe)
+{
+    sw_backend_of(&probe->streams->place)->probe_forget(probe);
 }
 
 const sw_place *sw_block_probe_place(const sw_block_probe *probe)

@@ -28,6 +28,9 @@ typedef struct sw_block_probe {
  * calibration window nothing is held out. */
 sw_code sw_block_probe_new(sw_block_probe *out, sw_streams *streams, sw_err *err) SW_MUST_USE;
 void sw_block_probe_free(sw_block_probe *probe); /* accepts a zeroed one */
+/* Gives back what a device keeps of blocks between the runs below. To be called before a block
+ * that it has run is freed, and where its memory is wanted. */
+void sw_block_probe_forget(const sw_block_probe *probe);
 /* Where searches on these windows keep what they try. */
 const sw_place *sw_block_probe_place(const sw_block_probe *probe);
 /* The half of this block that `site` is in, as far as the streams have it before them. */

@@ -165,6 +165,7 @@ static sw_code search_new(search *s, const sw_group *g, sw_err *err)
             break;
         rc = multiply(s->want[part], s, s->part[part].rows, &s->part[part], g->placed, NULL, err);
     }
+    sw_block_probe_forget(g->probe); /* all that follows runs on rows */
     sw_span_close(span, NULL);
     return rc;
 }

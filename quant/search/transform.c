@@ -358,6 +358,7 @@ static sw_code transform_groups(const sw_transform_job *job, const sw_block_prob
         rc = transform_group(job, probe, fold, expert,
                              sw_block_probe_sum(&stats, fold->site, expert), err);
     }
+    sw_block_probe_forget(probe);
     sw_site_stats_free(&stats);
     return rc;
 }

@@ -10,9 +10,11 @@
 #include <cmocka.h>
 
 #include "formats/num/act.h"
+#include "kernels/cuda/engine/cuda_engine_internal.h"
 #include "quant/backend/cuda/cuda_watch.h"
 #include "quant/method/grid.h"
 #include "quant/stats/channels.h"
+#include "tests/gpu/support/emulated.h"
 #include "tests/gpu/support/solver_case.h"
 #include "tests/support/toys/qtensor_gen.h"
 #include "tests/support/toys/random.h"
@@ -373,6 +375,32 @@ static void inputs_are_rounded_alike(void **state)
     free(x), free(want), free(have), free(bf16), free(bf16_have);
 }
 
+/* Floats of the host as BF16 on the device: what the host would round them to, over the piece that
+ * they pass through and beyond it. */
+static void floats_are_rounded_on_the_way(void **state)
+{
+    static const float special[] = {0.0f, -0.0f, 1.00390625f, 1.01171875f, -1.00390625f, 3.4e38f,
+                                    1e-40f, -2e-39f, INFINITY, -INFINITY};
+    const int64_t n = DEVICE_IS_EMULATED ? 20011 : ((int64_t)4 << 20) * 2 + 7;
+    float *x = malloc(4 * (size_t)n);
+    uint16_t *want = malloc(2 * (size_t)n), *have = malloc(2 * (size_t)n), *d = NULL;
+
+    (void)state;
+    fill(x, n, 5, 77);
+    memcpy(x + n - 10, special, sizeof special);
+    memcpy(x + 3, special, sizeof special);
+    MUST(sw_float_encode_n(want, SW_DTYPE_BF16, x, n, &err));
+    MUST(sw_device_take((void **)&d, gpu, n, 2, "x", &err));
+    MUST(sw_device_copy_as_bf16(gpu, d, x, SW_DTYPE_F32, n, &err));
+    MUST(sw_device_download(gpu, have, d, 2 * n, &err));
+    for (int64_t i = 0; i < n; i++)
+        if (have[i] != want[i])
+            fail_msg("element %lld: %g is %04x, not %04x", (long long)i, (double)x[i], have[i],
+                     want[i]);
+    sw_device_put(gpu, d);
+    free(x), free(want), free(have);
+}
+
 /* Maxima, means, counts of magnitudes and rows, with a stride; what is not finite is told. */
 static void sizes_are_the_cpus(void **state)
 {
@@ -501,6 +529,7 @@ int main(int argc, char *argv[])
         cmocka_unit_test(clipped_integers_are_the_cpus),
         cmocka_unit_test(values_are_solved_in_place), cmocka_unit_test(scores_are_the_cpus),
         cmocka_unit_test(the_device_is_a_place), cmocka_unit_test(inputs_are_rounded_alike),
+        cmocka_unit_test(floats_are_rounded_on_the_way),
         cmocka_unit_test(sizes_are_the_cpus), cmocka_unit_test(hessians_move_and_scale),
         cmocka_unit_test(a_difference_is_seen),
     };

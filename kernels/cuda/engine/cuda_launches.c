@@ -59,14 +59,22 @@ static sw_code launch_to_bf16(sw_device_run *run, const sw_planned_launch *l, sw
 
 /* ---- what a tap sees ---- */
 
+/* Inputs of a linear, which a run that stops before it does without. */
+static int64_t inputs_of(const sw_device_run *run, sw_slot slot)
+{
+    int64_t n_out, k_in = run->block->linear[slot].k_in;
+
+    if (slot == SW_SLOT_ROUTER) return run->e->m->moe_hidden; /* the experts' */
+    if (!k_in) sw_model_slot_shape(run->e->m, run->block->layer, slot, &n_out, &k_in);
+    return k_in;
+}
+
 static sw_code launch_show(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
     const sw_bf16_rows x = input_of(run, l);
-    const int64_t k_in = l->slot == SW_SLOT_ROUTER ? run->e->m->moe_hidden /* the experts' */
-                                                   : run->block->linear[l->slot].k_in;
 
-    return run->tap->see(run->tap->self, l->site, -1, x.d, run->n_tokens, k_in, x.stride, NULL,
-                         err);
+    return run->tap->see(run->tap->self, l->site, -1, x.d, run->n_tokens, inputs_of(run, l->slot),
+                         x.stride, NULL, err);
 }
 
 static sw_code launch_show_kv(sw_device_run *run, const sw_planned_launch *l, sw_err *err)

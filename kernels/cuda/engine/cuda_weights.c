@@ -4,7 +4,6 @@
 #include "formats/base/size.h"
 #include "kernels/cuda/engine/cuda_engine_internal.h"
 #include "kernels/cuda/gemm/marlin_tiles.h"
-#include "kernels/cuda/runtime/cuda_upload.h"
 
 #define PLACE_ALIGN 256 /* bytes */
 
@@ -63,37 +62,6 @@ void sw_device_store_free(sw_device_store *store)
 }
 
 /* ---- linears ---- */
-
-#define CHUNK_ELEMS ((int64_t)1 << 20)
-
-/* Unless they are BF16 already, rounded on their way through pinned memory, or through a buffer. */
-sw_code sw_device_copy_as_bf16(sw_device *gpu, sw_bf16 *d_to, const void *from, sw_dtype dtype,
-                               int64_t n, sw_err *err)
-{
-    const int64_t elem_bytes = sw_dtype_bits(dtype) / 8;
-    float *values = NULL;
-    uint16_t *rounded = NULL;
-    bool is_done = false;
-    sw_code rc;
-
-    if (dtype == SW_DTYPE_BF16) return sw_device_upload(gpu, d_to, from, 2 * n, err);
-    rc = sw_device_upload_bf16(&is_done, gpu, d_to, from, dtype, n, err);
-    if (rc != SW_OK || is_done) return rc;
-    if ((rc = SW_MEM_GET(&values, CHUNK_ELEMS, "conversion", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&rounded, CHUNK_ELEMS, "conversion", err)) != SW_OK)
-        goto done;
-    for (int64_t at = 0; at < n && rc == SW_OK; at += CHUNK_ELEMS) {
-        const int64_t some = sw_min_i64(CHUNK_ELEMS, n - at);
-
-        rc = sw_float_decode_n(values, (const char *)from + at * elem_bytes, dtype, some, err);
-        if (rc == SW_OK) rc = sw_float_encode_n(rounded, SW_DTYPE_BF16, values, some, err);
-        if (rc == SW_OK) rc = sw_device_upload(gpu, d_to + at, rounded, 2 * some, err);
-    }
-done:
-    sw_mem_put(values);
-    sw_mem_put(rounded);
-    return rc;
-}
 
 /* Which container codes of 2 and 3 bits get: their own, or that of 4 bits, which kernels of experts
  * read alone. */

@@ -273,14 +273,6 @@ sw_code sw_device_upload(sw_device *gpu, void *d_to, const void *from, int64_t s
     return rc == SW_OK ? sw_device_sync(gpu, err) : rc;
 }
 
-sw_code sw_device_upload_bf16(bool *is_done, sw_device *gpu, uint16_t *d_to, const void *from,
-                              sw_dtype dtype, int64_t n, sw_err *err)
-{
-    *is_done = false;
-    if (2 * n < UPLOAD_BYTES_MIN) return SW_OK;
-    return sw_upload_bf16(is_done, gpu->upload, d_to, from, dtype, n, gpu->stream, err);
-}
-
 sw_code sw_device_download(sw_device *gpu, void *to, const void *d_from, int64_t size_bytes,
                            sw_err *err)
 {

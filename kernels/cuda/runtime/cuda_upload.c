@@ -7,7 +7,6 @@
 #include "formats/base/mem.h"
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
-#include "formats/num/num.h"
 #include "kernels/cuda/runtime/cuda_check.h"
 #include "kernels/device.h"
 
@@ -23,16 +22,9 @@ struct sw_upload {
     cudaEvent_t is_sent[PIECES];
 };
 
-/* What is copied, and as what it arrives. */
-typedef struct source {
-    const char *from;
-    bool is_rounded; /* to BF16, from elements of */
-    sw_dtype dtype;
-} source;
-
 typedef struct part_job {
     char *to;
-    source from; /* of this piece */
+    const char *from;
 } part_job;
 
 sw_code sw_upload_new(sw_upload **out, int n_threads, sw_err *err)
@@ -80,47 +72,23 @@ static bool is_ready(sw_upload *u)
     return false;
 }
 
-#define ROUND_ELEMS 1024
-
-/* Elements begin .. end - 1, of a dtype that sw_upload_bf16 has found to be one of floats. */
-static void round_part(const part_job *job, int64_t begin, int64_t end)
-{
-    const int64_t elem_bytes = sw_dtype_bits(job->from.dtype) / 8;
-    float values[ROUND_ELEMS];
-
-    for (int64_t at = begin; at < end; at += ROUND_ELEMS) {
-        const int64_t n = sw_min_i64(ROUND_ELEMS, end - at);
-        const char *from = job->from.from + at * elem_bytes;
-
-        if (sw_float_decode_n(values, from, job->from.dtype, n, NULL) == SW_OK)
-            (void)!sw_float_encode_n(job->to + 2 * at, SW_DTYPE_BF16, values, n, NULL);
-    }
-}
-
-/* Bytes of the piece, of which BF16 takes two an element. */
 static void copy_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const part_job *job = ctx;
 
     (void)thread;
-    if (job->from.is_rounded)
-        round_part(job, begin / 2, end / 2);
-    else
-        memcpy(job->to + begin, job->from.from + begin, (size_t)(end - begin));
+    memcpy(job->to + begin, job->from + begin, (size_t)(end - begin));
 }
 
-static sw_code send(sw_upload *u, char *d_to, const source *all, int64_t size_bytes,
+static sw_code send(sw_upload *u, char *d_to, const char *from, int64_t size_bytes,
                     cudaStream_t stream, sw_err *err)
 {
     static const char what[] = "an upload through pinned memory";
-    const int64_t step = all->is_rounded ? sw_dtype_bits(all->dtype) / 8 : 1;
-    const int64_t per = all->is_rounded ? 2 : 1; /* `step` bytes become so many */
     sw_code rc = SW_OK;
 
     for (int64_t at = 0, i = 0; at < size_bytes && rc == SW_OK; at += PIECE_BYTES, i++) {
         const int64_t n = sw_min_i64(PIECE_BYTES, size_bytes - at);
-        part_job job = {u->pinned + i % PIECES * PIECE_BYTES,
-                        {all->from + at / per * step, all->is_rounded, all->dtype}};
+        part_job job = {u->pinned + i % PIECES * PIECE_BYTES, from + at};
 
         if (i >= PIECES)
             rc = sw_device_check((int)cudaEventSynchronize(u->is_sent[i % PIECES]), what, err);
@@ -136,34 +104,14 @@ static sw_code send(sw_upload *u, char *d_to, const source *all, int64_t size_by
     return rc;
 }
 
-static sw_code run(bool *is_done, sw_upload *u, void *d_to, const source *all, int64_t size_bytes,
-                   cudaStream_t stream, sw_err *err)
+sw_code sw_upload_run(bool *is_done, sw_upload *u, void *d_to, const void *from, int64_t size_bytes,
+                      cudaStream_t stream, sw_err *err)
 {
     sw_code rc = SW_OK;
 
     *is_done = false;
     if (pthread_mutex_trylock(&u->mutex) != 0) return SW_OK;
-    if ((*is_done = is_ready(u))) rc = send(u, d_to, all, size_bytes, stream, err);
+    if ((*is_done = is_ready(u))) rc = send(u, d_to, from, size_bytes, stream, err);
     (void)pthread_mutex_unlock(&u->mutex);
     return rc;
-}
-
-sw_code sw_upload_run(bool *is_done, sw_upload *u, void *d_to, const void *from, int64_t size_bytes,
-                      cudaStream_t stream, sw_err *err)
-{
-    const source all = {.from = from};
-
-    return run(is_done, u, d_to, &all, size_bytes, stream, err);
-}
-
-sw_code sw_upload_bf16(bool *is_done, sw_upload *u, uint16_t *d_to, const void *from,
-                       sw_dtype dtype, int64_t n, cudaStream_t stream, sw_err *err)
-{
-    const source all = {from, true, dtype};
-    float none;
-    sw_code rc = sw_float_decode_n(&none, from, dtype, 0, err);
-
-    *is_done = false;
-    if (rc != SW_OK) return rc;
-    return run(is_done, u, d_to, &all, 2 * n, stream, err);
 }

@@ -11,8 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "formats/base/view.h"
-#include "kernels/device.h"
+#include "formats/base/status.h"
 
 typedef struct sw_upload sw_upload; /* pieces of pinned memory, for one copy at a time */
 
@@ -24,12 +23,5 @@ void sw_upload_free(sw_upload *u); /* accepts NULL */
  * otherwise. */
 sw_code sw_upload_run(bool *is_done, sw_upload *u, void *d_to, const void *from, int64_t size_bytes,
                       cudaStream_t stream, sw_err *err) SW_MUST_USE;
-/* The same of n floats of that dtype, which become BF16 as they are copied. SW_E_UNSUPPORTED for
- * another dtype. */
-sw_code sw_upload_bf16(bool *is_done, sw_upload *u, uint16_t *d_to, const void *from,
-                       sw_dtype dtype, int64_t n, cudaStream_t stream, sw_err *err) SW_MUST_USE;
-/* That on the device's own stream, where there is enough to copy. */
-sw_code sw_device_upload_bf16(bool *is_done, sw_device *gpu, uint16_t *d_to, const void *from,
-                              sw_dtype dtype, int64_t n, sw_err *err) SW_MUST_USE;
 
 #endif

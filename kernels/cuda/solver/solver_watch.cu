@@ -46,6 +46,7 @@ __global__ void swk_watch_magnitudes(unsigned long long *counts, uint32_t *most,
                                      int64_t stride, int64_t n, int64_t k)
 {
     __shared__ uint32_t s_counts[SW_MAGNITUDES], s_most;
+    uint32_t top = 0;
 
     for (int i = threadIdx.x; i < SW_MAGNITUDES; i += 256) s_counts[i] = 0;
     if (threadIdx.x == 0) s_most = 0;
@@ -55,9 +56,10 @@ __global__ void swk_watch_magnitudes(unsigned long long *counts, uint32_t *most,
             uint32_t bits = x[row * stride + c] & 0x7fffu;
             int at = (int)bits - BF16_LOWEST;
             if (!bits) continue;
-            if (bits > s_most) atomicMax(&s_most, bits);
+            top = max(top, bits);
             atomicAdd(&s_counts[min(max(at, 0), SW_MAGNITUDES - 1)], 1u);
         }
+    atomicMax(&s_most, top);
     __syncthreads();
     for (int i = threadIdx.x; i < SW_MAGNITUDES; i += 256)
         if (s_counts[i]) atomicAdd(&counts[i], (unsigned long long)s_counts[i]);

@@ -1,36 +1,6 @@
 /* cuda_probe.c - windows that searches run (block_probe.h, transform.h), on a CUDA device. */
 #include "formats/base/size.h"
-#include "quant/backend/cuda/cuda_streams.h"
-
-static void drop_experts(sw_block *block)
-{
-    for (int i = 0; i < 3; i++) block->experts[i] = NULL;
-}
-
-/* Linears of the other half need not be there. */
-static void drop_half(sw_block *block, const sw_model *m, sw_half half)
-{
-    sw_linear_ref refs[SW_SLOT_COUNT];
-    int64_t n = sw_min_i64(sw_model_linears(m, block->layer, refs, SW_SLOT_COUNT), SW_SLOT_COUNT);
-
-    if (half == SW_HALF_ATTENTION) drop_experts(block);
-    if (half == SW_HALF_BOTH || sw_model_is_sparse(m, block->layer)) return;
-    for (int64_t i = 0; i < n; i++)
-        if ((refs[i].site < SW_SITE_MLP_IN) != (half == SW_HALF_ATTENTION))
-            block->linear[refs[i].slot].n_out = 0;
-}
-
-/* The half of the block that `site` is in, as far as the streams have it before them. */
-static sw_code load_half(sw_device_block **out, const sw_block_probe *probe,
-                         const sw_block *block, sw_site site, sw_err *err)
-{
-    const sw_streams *s = probe->streams;
-    const sw_cuda_streams *on = s->own;
-    sw_block part = *block;
-
-    drop_half(&part, s->model, sw_block_probe_half(probe, block, site));
-    return sw_device_block_load(out, on->engine, &part, err);
-}
+#include "quant/backend/cuda/cuda_tried.h"
 
 /* Windows [at, at + n) of a part through the block; the result stays in the streams' d_work. */
 static sw_code run_batch(const sw_block_probe *p, sw_block_probe_part part, int64_t at, int64_t n,
@@ -77,21 +47,9 @@ sw_code sw_cuda_probe_output(float *y, const sw_block_probe *probe, sw_block_pro
 {
     const sw_half half = sw_block_probe_half(probe, block, site);
     sw_device_block *loaded = NULL;
-    sw_code rc = load_half(&loaded, probe, block, site, err);
+    sw_code rc = sw_cuda_tried_half(&loaded, probe, block, site, (sw_site)SW_RUN_ALL, err);
 
-    if (rc == SW_OK) rc = output_of(y, probe, part, loaded, half, err);
-    sw_device_block_free(loaded);
-    return rc;
-}
-
-/* The half block of a site as taps see it. */
-static sw_code load_shown(sw_device_block **out, const sw_block_probe *probe,
-                          const sw_block *block, sw_site site, sw_err *err)
-{
-    sw_block shown = *block;
-
-    if (site < SW_SITE_DOWN_IN) drop_experts(&shown);
-    return load_half(out, probe, &shown, site, err);
+    return rc == SW_OK ? output_of(y, probe, part, loaded, half, err) : rc;
 }
 
 /* Show `tap` what a site's linears read in a piece of the text, up to and with `site`. */
@@ -127,7 +85,7 @@ sw_code sw_cuda_probe_hessians(sw_sums *sums, const sw_block_probe *probe,
 {
     const sw_half half = sw_block_probe_half(probe, block, site);
     sw_device_block *loaded = NULL;
-    sw_code rc = load_shown(&loaded, probe, block, site, err);
+    sw_code rc = sw_cuda_tried_half(&loaded, probe, block, site, site, err);
 
     for (int64_t piece = probe->here.begin; piece < probe->here.end && rc == SW_OK; piece++) {
         sw_site_stats *stats = NULL;
@@ -141,7 +99,6 @@ sw_code sw_cuda_probe_hessians(sw_sums *sums, const sw_block_probe *probe,
         if (rc == SW_OK) rc = sw_site_stats_settle(stats, err);
         if (rc == SW_OK) rc = sw_sums_end(sums, err);
     }
-    sw_device_block_free(loaded);
     return rc;
 }
 
@@ -189,7 +146,8 @@ sw_code sw_cuda_probe_rows(sw_probe_rows *rows, const sw_block_probe *probe,
     sw_code rc = sw_device_take((void **)&seen.d_amax, gpu, n_bytes, 1, "input ranges", err);
 
     if (rc == SW_OK) rc = sw_device_fill(gpu, seen.d_amax, 0, n_bytes, err);
-    if (rc == SW_OK) rc = load_shown(&loaded, probe, block, rows->site, err);
+    if (rc == SW_OK)
+        rc = sw_cuda_tried_half(&loaded, probe, block, rows->site, rows->site, err);
     for (int64_t piece = probe->here.begin; piece < probe->here.end && rc == SW_OK; piece++) {
         seen.n_seen = 0;
         sw_probe_rows_begin(rows, probe, part, piece);
@@ -197,32 +155,35 @@ sw_code sw_cuda_probe_rows(sw_probe_rows *rows, const sw_block_probe *probe,
         sw_probe_rows_end(rows, piece);
     }
     if (rc == SW_OK) rc = sw_device_download(gpu, rows->amax, seen.d_amax, n_bytes, err);
-    sw_device_block_free(loaded);
     sw_device_put(gpu, seen.d_amax);
     return rc;
 }
 
-/* A trial keeps the half block on the device. */
+/* A trial runs the half block that searches keep. */
 sw_code sw_cuda_trial_new(sw_trial_block *block, sw_err *err)
 {
     const sw_group *g = block->group;
     sw_device_block *loaded = NULL;
-    sw_code rc = load_half(&loaded, g->probe, g->quantized, g->fold.site, err);
+    sw_code rc = sw_cuda_tried_half(&loaded, g->probe, g->quantized, g->fold.site,
+                                    (sw_site)SW_RUN_ALL, err);
 
     if (rc == SW_OK) block->own = loaded;
     return rc;
 }
 
-void sw_cuda_trial_free(sw_trial_block *block) { sw_device_block_free(block->own); }
+void sw_cuda_trial_free(sw_trial_block *block) { block->own = NULL; }
 
 sw_code sw_cuda_trial_lend(sw_trial_block *block, float *const *values, sw_err *err)
 {
     const sw_group *g = block->group;
     sw_code rc = SW_OK;
 
-    for (int64_t i = 0; i < g->n_readers && rc == SW_OK; i++)
-        rc = sw_device_block_put(block->own, g->readers[i].slot, g->readers[i].expert, values[i],
-                                 err);
+    for (int64_t i = 0; i < g->n_readers && rc == SW_OK; i++) {
+        const sw_linear_ref *ref = &g->readers[i];
+
+        sw_cuda_tried_changed(g->probe, ref->slot, ref->expert);
+        rc = sw_device_block_put(block->own, ref->slot, ref->expert, values[i], err);
+    }
     return rc;
 }
 

@@ -28,6 +28,7 @@ typedef struct sw_cuda_streams {
     const sw_block *held_of;     /* from this, */
     const void *held_values[SW_SLOT_COUNT]; /* with these values of its linears */
     bool held_has_experts;
+    struct sw_cuda_tried *tried; /* what searches run (cuda_tried.h), or NULL */
     uint16_t *d_kept;           /* [n_tokens, k_in] inputs of kept_at of the quantized model; or
                                  * NULL */
     sw_site kept_at;
