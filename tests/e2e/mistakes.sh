@@ -205,5 +205,11 @@ rm -r "$OUT"
 expect 2 'matches no linear; every pattern here is a regular expression: leave out "re:"' \
     quantize "$T/m" --group-size 32 --ignore 're:.*lm_head'
 expect 2 "'visual' matches no linear; swage inspect --tensors" quantize "$T/m" --group-size 32 --ignore visual
+expect 2 "'q_prj' matches no linear; did you mean 'q_proj'\?" quantize "$T/m" --group-size 32 --ignore q_prj
+# and what lies outside the decoder, which stays too
+use_recipes
+"$EXPAND" "$RECIPES/qwen3_vl" "$T/vl" || fail 'no model with a tower'
+expect 0 '' "$SWAGE" plan --quiet "$T/vl" --group-size 32 --ignore visual
+expect 2 "'visal' matches no linear; did you mean 'visual'\?" "$SWAGE" plan --quiet "$T/vl" --group-size 32 --ignore visal
 absent "$OUT"
 finish

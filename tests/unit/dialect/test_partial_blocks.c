@@ -17,7 +17,7 @@
 #include "verify/decoders/decode_spec.h"
 
 #define TOY "tests/golden/arch/llama"
-enum { WIDE = 256, NARROW = 192, HIDDEN = 128 }; /* of the MLP, before and after: a block and a half */
+enum { WIDE = 256, NARROW = 192, HIDDEN = 128 }; /* of the MLP, before and after */
 
 static bool ends(const char *name, const char *end)
 {
