@@ -105,6 +105,7 @@ static sw_code read_entry(sw_dir_entry *out, const char *dir, const char *name, 
     if ((rc = sw_arena_text(&kept, arena, name, strlen(name), err)) != SW_OK) return rc;
     out->name = kept;
     out->role = S_ISREG(info.st_mode) ? role_of(name) : SW_DIR_OTHER;
+    out->is_dir = S_ISDIR(info.st_mode);
     out->size_bytes = S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0;
     if (out->role == SW_DIR_OTHER ||
         (rc = sw_path_join_inside(path, dir, name, err)) != SW_OK)

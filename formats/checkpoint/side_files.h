@@ -7,6 +7,7 @@
 #ifndef SW_FORMATS_CHECKPOINT_SIDE_FILES_H
 #define SW_FORMATS_CHECKPOINT_SIDE_FILES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "formats/base/json.h"
@@ -28,6 +29,7 @@ typedef struct sw_dir_entry {
     const char *name;
     uint64_t size_bytes;
     sw_dir_role role;
+    bool is_dir; /* of SW_DIR_OTHER */
 } sw_dir_entry;
 
 typedef struct sw_dir_list {

@@ -42,6 +42,15 @@ lfs "$T/m/picture.png" # no part of a checkpoint: it stays
 rm "$T/m/tokenizer.json"
 expect 0 '' quantize "$T/m"
 cmp -s "$T/m/LICENSE" "$OUT/LICENSE" || fail 'a side file was not copied as it is'
+# directories stay where they are, and it is said; what lists the parts behind the decoder comes along
+mkdir "$T/m/1_Pooling" "$T/m/additional_chat_templates" "$T/m/.cache"
+echo "[]" >"$T/m/modules.json"
+expect 0 '' quantize "$T/m" --group-size 32 --force
+grep -q 'left  *1_Pooling/, additional_chat_templates/: not copied; copy these directories' "$T/stdout" ||
+    fail "$(grep ^left "$T/stdout")"
+cmp -s "$T/m/modules.json" "$OUT/modules.json" || fail 'modules.json is not copied'
+expect 0 '' "$SWAGE" convert --quiet "$OUT" --to bf16 -o "$T/back"
+rm -r "$T/back" "$T/m/1_Pooling" "$T/m/additional_chat_templates" "$T/m/.cache" "$T/m/modules.json"
 absent "$OUT/picture.png"
 rm -r "$OUT"
 
@@ -205,5 +214,11 @@ rm -r "$OUT"
 expect 2 'matches no linear; every pattern here is a regular expression: leave out "re:"' \
     quantize "$T/m" --group-size 32 --ignore 're:.*lm_head'
 expect 2 "'visual' matches no linear; swage inspect --tensors" quantize "$T/m" --group-size 32 --ignore visual
+expect 2 "'q_prj' matches no linear; did you mean 'q_proj'\?" quantize "$T/m" --group-size 32 --ignore q_prj
+# and what lies outside the decoder, which stays too
+use_recipes
+"$EXPAND" "$RECIPES/qwen3_vl" "$T/vl" || fail 'no model with a tower'
+expect 0 '' "$SWAGE" plan --quiet "$T/vl" --group-size 32 --ignore visual
+expect 2 "'visal' matches no linear; did you mean 'visual'\?" "$SWAGE" plan --quiet "$T/vl" --group-size 32 --ignore visal
 absent "$OUT"
 finish

@@ -6,12 +6,19 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
+#include "tools/cli/opt.h"
+
+#define PIECE_BYTES 64
+/* Edits that a slip of the finger takes, as among names of options. */
+#define DISTANCE_MAX 2
 
 struct sw_pattern_item {
     const char *text;
     pcre2_code *code;
     pcre2_match_data *match;
     bool has_matched, has_failed;
+    char near[PIECE_BYTES]; /* "": nothing is */
+    int distance;           /* of that one */
 };
 
 static sw_code compile(sw_pattern_item *item, const char *text, const char *option, sw_err *err)
@@ -77,6 +84,28 @@ bool sw_pattern_set_match(sw_pattern_set *set, const char *text)
     return any;
 }
 
+void sw_pattern_set_offer(sw_pattern_set *set, const char *path)
+{
+    for (size_t n; *path; path += n + (path[n] == '.')) {
+        char piece[PIECE_BYTES];
+
+        n = strcspn(path, ".");
+        if (!n || n >= sizeof piece) continue;
+        memcpy(piece, path, n);
+        piece[n] = '\0';
+        for (int i = 0; i < set->n; i++) {
+            sw_pattern_item *item = &set->items[i];
+            const int distance = item->has_matched ? 0 : sw_opt_distance(item->text, piece);
+
+            if (item->has_matched || distance > DISTANCE_MAX || distance >= (int)n ||
+                (*item->near && distance >= item->distance))
+                continue;
+            memcpy(item->near, piece, n + 1);
+            item->distance = distance;
+        }
+    }
+}
+
 sw_code sw_pattern_set_check(const sw_pattern_set *set, sw_err *err)
 {
     for (int i = 0; i < set->n; i++) {
@@ -87,6 +116,9 @@ sw_code sw_pattern_set_check(const sw_pattern_set *set, sw_err *err)
             return SW_FAIL(err, SW_E_USAGE, "%s '%s' matches no linear; every pattern here is a "
                            "regular expression: leave out \"re:\"", set->option,
                            set->items[i].text);
+        if (!set->items[i].has_matched && *set->items[i].near)
+            return SW_FAIL(err, SW_E_USAGE, "%s '%s' matches no linear; did you mean '%s'?",
+                           set->option, set->items[i].text, set->items[i].near);
         if (!set->items[i].has_matched)
             return SW_FAIL(err, SW_E_USAGE,
                            "%s '%s' matches no linear; swage inspect --tensors lists the names",

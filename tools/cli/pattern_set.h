@@ -22,6 +22,9 @@ void sw_pattern_set_free(sw_pattern_set *set); /* accepts a zeroed one */
 bool sw_pattern_set_match(sw_pattern_set *set, const char *text);
 /* The same for one of them, by position. */
 bool sw_pattern_set_match_at(sw_pattern_set *set, int at, const char *text);
+/* For messages about patterns that match nothing: their nearest among the pieces of `path`, between
+ * dots, is kept when it is near enough to be a slip of the finger. */
+void sw_pattern_set_offer(sw_pattern_set *set, const char *path);
 /* SW_E_USAGE names the first that never matched, or that ran into PCRE2's backtracking limit. */
 sw_code sw_pattern_set_check(const sw_pattern_set *set, sw_err *err) SW_MUST_USE;
 

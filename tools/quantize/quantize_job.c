@@ -176,7 +176,8 @@ static sw_code select_linears(job *j, sw_err *err)
                                     .n_overrides = j->recipe.n_overrides,
                                     .outlier_share = shared_outliers(j->o),
                                     .has_positive_scales = j->o->positive_scales != 0,
-                                    .with_head = j->o->with_head != 0};
+                                    .with_head = j->o->with_head != 0,
+                                    .st = j->source.st};
 
     return sw_selection_new(&j->selection, &j->source.model, &request, j->dialect, err);
 }

@@ -67,22 +67,43 @@ sw_code sw_left_parts_add_json(cJSON *root, const sw_left_parts *parts, sw_err *
     return ok ? SW_OK : sw_cmd_json_added(NULL, err);
 }
 
+/* Caches of downloads and of version control begin with a point. */
+static bool is_left(const sw_dir_entry *entry, bool is_dir)
+{
+    if (is_dir) return entry->is_dir && *entry->name != '.';
+    return entry->role == SW_DIR_FOREIGN;
+}
+
+/* The line's beginning: names of files, or of directories. Returns how many there are. */
+static int64_t print_left(const sw_dir_list *list, bool is_dir)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < list->n_entries; i++) {
+        if (!is_left(&list->entries[i], is_dir)) continue;
+        if (n < NAMED_MAX)
+            (void)printf("%s%.80s%s", n ? ", " : "left        ", list->entries[i].name,
+                         is_dir ? "/" : "");
+        n++;
+    }
+    if (n > NAMED_MAX) (void)printf(" and %lld more", (long long)n - NAMED_MAX);
+    return n;
+}
+
 void sw_left_files_print(const sw_checkpoint *source)
 {
     sw_dir_list list = {0};
     sw_arena arena = {0};
     sw_err ignored = {0};
-    int64_t n = 0;
+    int64_t n;
 
     if (source->is_file || sw_dir_read(&list, source->dir, &arena, &ignored) != SW_OK)
         list.n_entries = 0;
-    for (int64_t i = 0; i < list.n_entries; i++) {
-        if (list.entries[i].role != SW_DIR_FOREIGN) continue;
-        if (n < NAMED_MAX)
-            (void)printf("%s%.80s", n ? ", " : "left        ", list.entries[i].name);
-        n++;
-    }
-    if (n > NAMED_MAX) (void)printf(" and %lld more", (long long)n - NAMED_MAX);
+    n = print_left(&list, false);
     if (n) (void)printf(": not copied, %s no part of a checkpoint\n", n > 1 ? "they are" : "it is");
+    n = print_left(&list, true);
+    if (n)
+        (void)printf(": not copied; copy %s yourself if your engine reads %s\n",
+                     n > 1 ? "these directories" : "this directory", n > 1 ? "them" : "it");
     sw_arena_free(&arena);
 }

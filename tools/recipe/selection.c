@@ -285,7 +285,8 @@ static sw_code add_head(builder *b)
 }
 
 /* Who asks for what stays in any case, the head or a router, has what was asked for: recipes that
- * other programs publish name both. A tied head has a name too. */
+ * other programs publish name both. A tied head has a name too, and so has what lies outside the
+ * decoder. */
 static void match_what_stays(builder *b)
 {
     const char *head = b->model->found ? NULL : sw_model_end(b->model, SW_END_HEAD);
@@ -293,6 +294,25 @@ static void match_what_stays(builder *b)
     for (int64_t i = 0; i < b->out->n_ignored; i++)
         (void)sw_pattern_set_match(&b->ignore, b->out->ignored[i]);
     if (head && !b->out->has_head) (void)sw_pattern_set_match(&b->ignore, head);
+    for (int64_t i = 0; b->request->st && i < sw_st_count(b->request->st); i++) {
+        const char *name = sw_st_at(b->request->st, i)->name;
+
+        if (!sw_model_owns(b->model, name)) (void)sw_pattern_set_match(&b->ignore, name);
+    }
+}
+
+/* What a pattern may have meant: the piece of a linear's path that is nearest to it. */
+static void offer_pieces(builder *b)
+{
+    for (int64_t i = 0; i < b->out->n_linears; i++) {
+        sw_pattern_set_offer(&b->ignore, b->out->linears[i].module_path);
+        sw_pattern_set_offer(&b->overrides, b->out->linears[i].module_path);
+    }
+    for (int64_t i = 0; i < b->out->n_ignored; i++)
+        sw_pattern_set_offer(&b->ignore, b->out->ignored[i]);
+    for (int64_t i = 0; b->request->st && i < sw_st_count(b->request->st); i++)
+        if (!sw_model_owns(b->model, sw_st_at(b->request->st, i)->name))
+            sw_pattern_set_offer(&b->ignore, sw_st_at(b->request->st, i)->name);
 }
 
 static sw_code build(builder *b)
@@ -311,6 +331,7 @@ static sw_code build(builder *b)
         if ((rc = add_layer(b, layer)) != SW_OK) return rc;
     if ((rc = f ? add_found(b) : add_head(b)) != SW_OK) return rc;
     match_what_stays(b);
+    offer_pieces(b);
     if ((rc = sw_pattern_set_check(&b->ignore, b->err)) != SW_OK ||
         (rc = sw_pattern_set_check(&b->overrides, b->err)) != SW_OK)
         return rc;

@@ -35,6 +35,8 @@ typedef struct sw_selection_request {
     double outlier_share;         /* of the input channels of each linear */
     bool has_positive_scales;     /* schemes of overrides choose no negative ones either */
     bool with_head;               /* the head is a linear like others, not left alone */
+    const sw_st *st;              /* tensors of the checkpoint: to ignore those outside the decoder,
+                                   * as a vision tower, is no mistake; NULL: not looked at */
 } sw_selection_request;
 
 typedef struct sw_selection {

@@ -20,6 +20,7 @@ typedef struct sw_rescale_says {
                          * without factors, less those from what they should be, in units of their
                          * noise; those that were never multiplied add up to less than nothing */
     double err2, want2; /* its squared error, and the original's square */
+    double shrunk2;     /* the square of what all of it shrank by, times want2 */
 } sw_rescale_says;
 
 typedef struct sw_rescale_group {
@@ -73,6 +74,9 @@ sw_rescale_column sw_rescale_worst_column(const sw_spec_weight *have, const floa
 sw_code sw_rescale_ask(sw_rescale_says *says, const float *have, const float *want, int64_t n_out,
                        int64_t k_in, const double *scale, sw_err *err) SW_MUST_USE;
 void sw_rescale_add(sw_rescale_says *to, const sw_rescale_says *says);
+/* Is the change of a norm, [k] what its channels were divided by, made good by its readers, or
+ * smaller than they can show and than matters? */
+bool sw_rescale_is_made_good(const sw_rescale_says *says, const double *scale, int64_t k);
 /* The group of the norm before a linear; NULL: its norm is the original's. */
 sw_rescale_group *sw_rescale_norm_before(const sw_rescale *rescale, const sw_linear_ref *ref);
 

@@ -23,7 +23,7 @@
 
 static void test_patterns_know_what_matched(void **state)
 {
-    static const char *const texts[] = {"layers\\.0\\.", "down_proj$", "nothing"};
+    const char *texts[] = {"layers\\.0\\.", "down_proj$", "nothing"};
     sw_pattern_set set;
     sw_err err = {0};
 
@@ -38,6 +38,16 @@ static void test_patterns_know_what_matched(void **state)
     assert_true(sw_pattern_set_match(&set, "model.layers.0.mlp.down_proj"));
     assert_int_equal(sw_pattern_set_check(&set, &err), SW_E_USAGE);
     assert_non_null(strstr(err.text, "'nothing' matches no linear"));
+    sw_pattern_set_free(&set);
+
+    texts[2] = "donw_proj"; /* what may have been meant is told from the paths that there are */
+    memset(&err, 0, sizeof err);
+    assert_int_equal(sw_pattern_set_new(&set, texts, 3, "--ignore", &err), SW_OK);
+    assert_true(sw_pattern_set_match(&set, "model.layers.0.mlp.down_proj"));
+    sw_pattern_set_offer(&set, "model.layers.0.mlp.gate_proj");
+    sw_pattern_set_offer(&set, "model.layers.0.mlp.down_proj");
+    assert_int_equal(sw_pattern_set_check(&set, &err), SW_E_USAGE);
+    assert_non_null(strstr(err.text, "did you mean 'down_proj'?"));
     sw_pattern_set_free(&set);
 }
 
@@ -66,7 +76,8 @@ static sw_code select_over(sw_selection *out, const char *dir, const char *forma
     sw_opt_list patterns = {items, pattern ? 1 : 0};
     sw_qspec spec = {.num = sw_num_by_bits(4), .is_symmetric = true, .group_elems = group,
                      .scale_dtype = SW_DTYPE_F16};
-    sw_selection_request request = {&spec, overrides, n_overrides, &patterns, 0, false, false};
+    sw_selection_request request = {&spec, overrides, n_overrides, &patterns, 0, false, false,
+                                    NULL};
     sw_checkpoint ckpt = {0};
     sw_code rc = sw_checkpoint_open(&ckpt, dir, err);
 
@@ -167,7 +178,7 @@ static sw_code select_head(sw_selection *out, const char *dir, const char *ignor
     sw_opt_list ignore = {&ignored, ignored ? 1 : 0};
     sw_qspec spec = {.num = sw_num_by_bits(4), .is_symmetric = true, .group_elems = 32,
                      .scale_dtype = SW_DTYPE_F16};
-    sw_selection_request request = {&spec, &more, ignored ? 0 : 1, &ignore, 0, false, true};
+    sw_selection_request request = {&spec, &more, ignored ? 0 : 1, &ignore, 0, false, true, NULL};
     sw_checkpoint ckpt = {0};
     sw_code rc = sw_checkpoint_open(&ckpt, dir, err);
 

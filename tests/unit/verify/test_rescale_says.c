@@ -27,7 +27,7 @@ static sw_rescale_says ask(const double *scale, bool has_factors, double shrunk,
                            double jitter)
 {
     static float have[N * K], want[N * K];
-    sw_rescale_says says = {0, 0, 0};
+    sw_rescale_says says = {0, 0, 0, 0};
     test_rng rng = {5};
     sw_err err = {0};
 
@@ -101,12 +101,39 @@ static void test_readers_may_not_know(void **state)
         assert_true(fabs(ask(scale, has, 0.96, 0.1, 0.05).evidence) < 25);
 }
 
+/* Where readers cannot tell, small factors pass: at 3 bits, not at 4. */
+static void test_what_is_lost_among_rounding_passes(void **state)
+{
+    static const struct {
+        double evidence, err, shrunk, change;
+        bool is_good;
+    } rows[] = {
+        {30, 0.01, 0, 0.3, true},       /* they say so */
+        {24, 0.01, 0, 0.3, false},
+        {-40, 0.31, 0.04, 0.02, true},  /* measured: 3 bits by GPTQ of 256 tokens */
+        {-40, 0.31, 0.04, 0.05, false}, /* more than they shrank by */
+        {-40, 0.31, 0.20, 0.05, false}, /* more than a hundredth of their error */
+        {-80, 0.095, 0.0066, 0.006, false}, /* 4 bits */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        sw_rescale_says says = {rows[i].evidence, rows[i].err * rows[i].err * 7, 7,
+                                rows[i].shrunk * rows[i].shrunk * 7};
+        double scale[4];
+
+        for (int j = 0; j < 4; j++) scale[j] = 1 / (1 + (j % 2 ? 1 : -1) * rows[i].change);
+        if (sw_rescale_is_made_good(&says, scale, 4) != rows[i].is_good) fail_msg("row %d", (int)i);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_readers_tell),
         cmocka_unit_test(test_one_factor_for_all_tells_too),
         cmocka_unit_test(test_readers_may_not_know),
+        cmocka_unit_test(test_what_is_lost_among_rounding_passes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
