@@ -41,8 +41,7 @@ static sw_code copy_claims(sw_ckpt_writer *w, const sw_ckpt_linear *linears, int
         char *path;
         const char *from = linears[i].module_path;
         if ((rc = sw_arena_text(&path, &w->arena, from, strlen(from), err)) != SW_OK) return rc;
-        sw_claim one = {.module_path = path, .place = i,
-                        .n_out = linears[i].n_out, .k_in = linears[i].k_in,
+        sw_claim one = {.module_path = path, .n_out = linears[i].n_out, .k_in = linears[i].k_in,
                         .spec = linears[i].spec ? *linears[i].spec : w->qconfig.spec};
         w->claims[i] = one;
         rc = w->dialect->can_hold(&one.spec, one.n_out, one.k_in, err);

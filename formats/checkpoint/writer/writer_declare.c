@@ -2,9 +2,10 @@
  * they lie in it.
  *
  * It is the order in which they are made, so that the digest of a file can follow its writing:
- * first what belongs to no block, which is copied while the first block is made; then block by
- * block, of each what is copied, then its linears as the caller gave them. How the source cuts the
- * model into files does not matter.
+ * first what belongs to no block and is copied while the first block is made; then block by block,
+ * of each what is no linear, then its linears as the model has them; then a head that is quantized.
+ * Names decide it, and which linears are claimed, but neither where the source has a tensor nor who
+ * asks: whatever is converted and converted back is the same file again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,85 @@ static sw_code declare_claim(sw_ckpt_writer *w, sw_claim *c, sw_err *err)
     return rc == SW_OK ? sw_writer_declare_bias(w, c, err) : rc;
 }
 
+/* --- the order of linears --- */
+
+typedef struct module {
+    const char *path;
+    int64_t place; /* among all linears of the model */
+} module;
+
+typedef struct modules {
+    module *all; /* by path */
+    int64_t n;
+    sw_arena arena; /* paths */
+} modules;
+
+static int compare_modules(const void *a, const void *b)
+{
+    return strcmp(((const module *)a)->path, ((const module *)b)->path);
+}
+
+static sw_code add_layer(modules *m, const sw_model *model, int64_t layer, sw_err *err)
+{
+    int64_t n = sw_model_linears(model, layer, NULL, 0);
+    sw_linear_ref *refs = NULL;
+    sw_code rc = SW_MEM_GET(&refs, n, "linears of a layer", err);
+
+    if (rc == SW_OK) n = sw_model_linears(model, layer, refs, n);
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
+        char path[256], *kept = NULL;
+        if (!sw_model_slot_path(path, model, layer, refs[i].slot, refs[i].expert)) continue;
+        rc = sw_arena_text(&kept, &m->arena, path, strlen(path), err);
+        if (rc == SW_OK) m->all[m->n] = (module){kept, m->n};
+        if (rc == SW_OK) m->n++;
+    }
+    sw_mem_put(refs);
+    return rc;
+}
+
+static sw_code find_modules(modules *m, const sw_model *model, sw_err *err)
+{
+    int64_t n = 0;
+    sw_code rc;
+
+    for (int64_t layer = 0; layer <= model->n_layers; layer++)
+        n += sw_model_linears(model, layer, NULL, 0);
+    rc = SW_MEM_GET(&m->all, n, "linears of the model", err);
+    for (int64_t layer = 0; layer <= model->n_layers && rc == SW_OK; layer++)
+        rc = add_layer(m, model, layer, err);
+    if (rc == SW_OK && m->n) qsort(m->all, (size_t)m->n, sizeof *m->all, compare_modules);
+    return rc;
+}
+
+static void free_modules(modules *m)
+{
+    sw_mem_put(m->all);
+    sw_arena_free(&m->arena);
+}
+
+/* -1: the model has no linear of this path. */
+static int64_t place_of(const modules *m, const char *path)
+{
+    const module key = {.path = path};
+    const module *found = m->n ? bsearch(&key, m->all, (size_t)m->n, sizeof key, compare_modules)
+                               : NULL;
+
+    return found ? found->place : -1;
+}
+
+/* Of the linear that a tensor belongs to by its name. */
+static int64_t place_of_tensor(const modules *m, const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    char path[SW_PART_NAME_BYTES];
+    const size_t n = dot ? (size_t)(dot - name) : 0;
+
+    if (!n || n >= sizeof path) return -1;
+    memcpy(path, name, n);
+    path[n] = '\0';
+    return place_of(m, path);
+}
+
 /* --- the order --- */
 
 /* A tensor of the source, and what decides where the tensors go that it becomes. */
@@ -39,8 +119,12 @@ typedef struct placed {
     const char *number; /* of its block, in the name; NULL: it belongs to none */
     size_t n_digits;
     int64_t at;    /* in the source */
-    int64_t place; /* of its claim among the caller's linears; -1: there is none */
+    int64_t place; /* of its linear in the model; -1: it is no linear's */
+    bool is_claimed;
 } placed;
+
+/* Before all blocks, in one, behind them all. */
+static int group_of(const placed *p) { return p->number ? 1 : p->is_claimed ? 2 : 0; }
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -64,7 +148,8 @@ static int compare_blocks(const placed *a, const placed *b)
     size_t n_a, n_b, n;
     int differ;
 
-    if (!a->number || !b->number) return (a->number != NULL) - (b->number != NULL);
+    if (group_of(a) != group_of(b)) return group_of(a) < group_of(b) ? -1 : 1;
+    if (!a->number || !b->number) return 0;
     n_a = (size_t)(a->number - a->name);
     n_b = (size_t)(b->number - b->name);
     n = n_a < n_b ? n_a : n_b;
@@ -84,33 +169,55 @@ static int compare_placed(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-static sw_code sort_tensors(placed **out, const sw_ckpt_writer *w, sw_err *err)
+/* What several claims share goes with the first of them. */
+static placed place_tensor(const sw_ckpt_writer *w, const modules *m, int64_t at)
+{
+    const int32_t claim = w->claim_of[at];
+    placed p = {.name = sw_st_at(w->source->st, at)->name, .at = at, .is_claimed = claim >= 0};
+
+    p.place = claim >= 0 ? w->claims[claim].place : place_of_tensor(m, p.name);
+    find_block(&p);
+    return p;
+}
+
+static sw_code sort_tensors(sw_ckpt_writer *w, const modules *m, sw_err *err)
 {
     const int64_t n = sw_st_count(w->source->st);
     placed *all = NULL;
-    sw_code rc = SW_MEM_GET(&all, n, "order of tensors", err);
+    sw_code rc = SW_ARENA_TAKE(&w->order, &w->arena, n, err);
 
+    if (rc == SW_OK) rc = SW_MEM_GET(&all, n, "order of tensors", err);
     if (rc != SW_OK) return rc;
-    for (int64_t i = 0; i < n; i++) {
-        const int32_t claim = w->claim_of[i];
-        all[i] = (placed){.name = sw_st_at(w->source->st, i)->name, .at = i,
-                          .place = claim < 0 ? -1 : w->claims[claim].place};
-        find_block(&all[i]);
-    }
+    for (int64_t i = 0; i < n; i++) all[i] = place_tensor(w, m, i);
     if (n) qsort(all, (size_t)n, sizeof *all, compare_placed);
-    *out = all;
+    for (int64_t i = 0; i < n; i++) w->order[i] = all[i].at;
+    sw_mem_put(all);
     return SW_OK;
 }
 
-/* Claims as the caller gave them, and not by path. */
-static sw_code sort_claims(sw_claim ***out, sw_ckpt_writer *w, sw_err *err)
+static int compare_claims(const void *left, const void *right)
 {
-    sw_claim **all = NULL;
-    sw_code rc = SW_MEM_GET(&all, w->n_claims, "order of linears", err);
+    const sw_claim *a = *(const sw_claim *const *)left, *b = *(const sw_claim *const *)right;
 
-    for (int64_t i = 0; i < w->n_claims && rc == SW_OK; i++)
-        all[w->claims[i].place] = &w->claims[i];
-    *out = all;
+    if (a->place != b->place) return a->place < b->place ? -1 : 1;
+    return strcmp(a->module_path, b->module_path);
+}
+
+/* *claims: in that order, and not by path. */
+static sw_code sort_all(sw_claim ***claims, sw_ckpt_writer *w, sw_err *err)
+{
+    const int64_t n = w->n_claims;
+    modules m = {.all = NULL};
+    sw_code rc = find_modules(&m, &w->source->model, err);
+
+    if (rc == SW_OK) rc = SW_MEM_GET(claims, n, "order of linears", err);
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
+        w->claims[i].place = place_of(&m, w->claims[i].module_path);
+        (*claims)[i] = &w->claims[i];
+    }
+    if (rc == SW_OK && n) qsort(*claims, (size_t)n, sizeof **claims, compare_claims);
+    if (rc == SW_OK) rc = sort_tensors(w, &m, err);
+    free_modules(&m);
     return rc;
 }
 
@@ -154,19 +261,12 @@ static sw_code declare_tensor(sw_ckpt_writer *w, int64_t i, sw_claim *const *cla
 
 sw_code sw_writer_declare_tensors(sw_ckpt_writer *w, sw_err *err)
 {
-    const int64_t n = sw_st_count(w->source->st);
-    placed *order = NULL;
     sw_claim **claims = NULL;
-    sw_code rc = sort_tensors(&order, w, err);
+    sw_code rc = sort_all(&claims, w, err);
 
-    if (rc == SW_OK) rc = SW_ARENA_TAKE(&w->order, &w->arena, n, err);
-    if (rc == SW_OK) rc = sort_claims(&claims, w, err);
-    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
-        w->order[i] = order[i].at;
-        rc = declare_tensor(w, order[i].at, claims, err);
-    }
+    for (int64_t i = 0; i < sw_st_count(w->source->st) && rc == SW_OK; i++)
+        rc = declare_tensor(w, w->order[i], claims, err);
     for (int64_t i = 0; i < w->n_claims; i++) w->claims[i].is_put = false;
-    sw_mem_put(order);
     sw_mem_put(claims);
     return rc;
 }

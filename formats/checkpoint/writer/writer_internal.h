@@ -20,7 +20,7 @@
 
 typedef struct sw_claim {
     const char *module_path;
-    int64_t place; /* among the linears, as the caller gave them */
+    int64_t place; /* among the linears of the model; -1: it knows none of the path */
     int64_t n_out, k_in;
     sw_qspec spec;
     bool is_put;
