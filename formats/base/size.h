@@ -34,6 +34,7 @@ static inline bool sw_add_u64(uint64_t *out, uint64_t a, uint64_t b)
 static inline int64_t sw_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t sw_round_up(int64_t a, int64_t b) { return sw_ceil_div(a, b) * b; }
 static inline int64_t sw_min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline uint64_t sw_min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline int64_t sw_max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Byte order is fixed here and nowhere else; the compilers turn these into plain moves. */

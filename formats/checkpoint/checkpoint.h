@@ -143,8 +143,9 @@ const char *sw_ckpt_writer_note(const sw_ckpt_writer *w);
 void sw_ckpt_writer_copy_ahead(sw_ckpt_writer *w);
 /* Digest the source for the manifest now, beside the work, instead of at the commit. */
 sw_code sw_ckpt_writer_digest(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
-/* Copy tensor i of the source unless a linear claims it or it has been copied: for all i below
- * n_copies, on any thread, while linears are put instead of at the commit. */
+/* Copy part i of what no linear claims unless it has been copied: for all i below n_copies, which
+ * are parts of tensors as they lie in the output, on any thread, while linears are put instead of
+ * at the commit. */
 int64_t sw_ckpt_writer_n_copies(const sw_ckpt_writer *w);
 sw_code sw_ckpt_writer_copy(sw_ckpt_writer *w, int64_t i, sw_err *err) SW_MUST_USE;
 /* The tensors, to ask for digests of their files after the commit. */

@@ -76,6 +76,9 @@ void sw_st_forget_tensor(const sw_st *st, const sw_st_tensor *tensor);
 void sw_st_forget_range(const sw_st *st, const sw_st_tensor *tensor, uint64_t offset,
                         size_t n_bytes);
 void sw_st_want_tensor(const sw_st *st, const sw_st_tensor *tensor);
+/* Of a tensor, what there is of n_bytes from `offset` on. */
+void sw_st_want_range(const sw_st *st, const sw_st_tensor *tensor, uint64_t offset,
+                      uint64_t n_bytes);
 
 int64_t sw_st_count(const sw_st *st);
 const sw_st_tensor *sw_st_at(const sw_st *st, int64_t i); /* in name order */
@@ -96,7 +99,8 @@ sw_code sw_st_writer_name(sw_st_writer *w, const char *name, sw_err *err) SW_MUS
 /* __metadata__ entry besides "format": "pt". Copies both. Before begin. */
 sw_code sw_st_writer_meta(sw_st_writer *w, const char *key, const char *value,
                           sw_err *err) SW_MUST_USE;
-/* Announce a tensor; tensors are cut into shards in the order announced. Copies the name.
+/* Announce a tensor; tensors are cut into shards in the order announced, and lie in it in theirs.
+ * Copies the name.
  * SW_E_FORMAT: a name that no tensor may have. */
 sw_code sw_st_writer_declare(sw_st_writer *w, const char *name, sw_dtype dtype, int32_t n_dims,
                              const int64_t *shape, sw_err *err) SW_MUST_USE;
@@ -116,18 +120,26 @@ sw_code sw_st_writer_foresee(uint64_t *out, sw_st_writer *w, sw_err *err) SW_MUS
 /* The data of a declared tensor, once each. SW_E_BUG for an unknown name or a wrong size. */
 sw_code sw_st_writer_put(sw_st_writer *w, const char *name, const void *data, size_t n_bytes,
                          sw_err *err) SW_MUST_USE;
-/* A declared tensor from its first byte to its last, some at a time. Any number of threads may have
- * streams, of different tensors. Zero-initialise; close in any case, also when it has not ended:
- * the tensor may then be put anew. */
+uint64_t sw_st_writer_bytes(const sw_st_writer *w, const char *name); /* of a tensor; 0: no such */
+/* A declared tensor, or a part of one, from its first byte to its last, some at a time. Any number
+ * of threads may have streams, of different tensors or parts. Zero-initialise; close in any case,
+ * also when it has not ended: a tensor may then be put anew, a part may not. */
 typedef struct sw_st_stream {
     sw_st_writer *w;
     struct sw_st_decl *decl;
     struct sw_st_block *block; /* what is not written yet; NULL: nothing is */
-    uint64_t n_put;
+    uint64_t begin, at, end;   /* in the tensor: the part, and what of it has come */
 } sw_st_stream;
 /* SW_E_BUG: the name is not declared, or put already. */
 sw_code sw_st_stream_open(sw_st_stream *out, sw_st_writer *w, const char *name,
                           sw_err *err) SW_MUST_USE;
+/* Parts that together are the tensor, at any time and in any order. *end: where the part from
+ * `begin` of at least least_bytes ends, which is where the next begins: parts share no page of the
+ * file and no element. The tensor is put with its last part. */
+sw_code sw_st_stream_cut(uint64_t *end, const sw_st_writer *w, const char *name, uint64_t begin,
+                         uint64_t least_bytes, sw_err *err) SW_MUST_USE;
+sw_code sw_st_stream_open_part(sw_st_stream *out, sw_st_writer *w, const char *name, uint64_t begin,
+                               uint64_t end, sw_err *err) SW_MUST_USE;
 /* Where the next n_bytes go: aligned to the tensor's elements, with what is left in it, good until
  * the stream is used again. And then: n_bytes of them are there. */
 sw_code sw_st_stream_room(void **out, sw_st_stream *s, size_t n_bytes, sw_err *err) SW_MUST_USE;
@@ -135,7 +147,7 @@ sw_code sw_st_stream_put(sw_st_stream *s, size_t n_bytes, sw_err *err) SW_MUST_U
 /* Both, by a copy of n_bytes. */
 sw_code sw_st_stream_add(sw_st_stream *s, const void *bytes, size_t n_bytes,
                          sw_err *err) SW_MUST_USE;
-/* All have come. The tensor's size goes to *n_bytes. */
+/* All have come. The size of the tensor or part goes to *n_bytes. */
 sw_code sw_st_stream_end(uint64_t *n_bytes, sw_st_stream *s, sw_err *err) SW_MUST_USE;
 void sw_st_stream_close(sw_st_stream *s); /* accepts a zeroed one */
 /* Read back a tensor: one that was put, or that an earlier run put, which then counts as put. */
@@ -148,6 +160,9 @@ sw_code sw_st_writer_catch_up(sw_st_writer *w, sw_err *err) SW_MUST_USE;
  * while they are digested, which lives as long as the writer, or by nobody before the end (NULL).
  * What is read stays in the system's cache. Nothing without follow. */
 void sw_st_writer_read_back(sw_st_writer *w, sw_digest_back *back);
+/* Before bytes of a tensor up to `end` are put: wait while the digest of the file is far behind and
+ * being made, so that they need not be read back for it. Never for what others have to put. */
+void sw_st_writer_keep_pace(sw_st_writer *w, const char *name, uint64_t end);
 /* The digest of a file by its name in the directory, after the commit, with what tells many threads
  * whether the disk has it; NULL: not known. */
 const sw_digest_steps *sw_st_writer_digest(const sw_st_writer *w, const char *name);

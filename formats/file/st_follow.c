@@ -9,17 +9,27 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/size.h"
 #include "formats/file/st_writer_internal.h"
 
 #define STEP_BYTES ((size_t)64 << 10)
+#define PIECE_BYTES ((uint64_t)16 << 20) /* read back before others hear of it */
 #define WORTH_BYTES ((uint64_t)8 << 20) /* less is left for the next to come */
 #define HOLD_BYTES ((uint64_t)192 << 20) /* of blocks, and how far ahead of the mark they lie */
+#define PACE_BYTES (HOLD_BYTES / 2) /* who can wait does not go farther ahead of the mark */
 #define SMALL_BYTES ((uint64_t)64 << 10) /* of a block that is not worth its memory */
 
-void sw_st_mark_put(sw_st_decl *decl)
+static void lock(sw_st_writer *w) { (void)pthread_mutex_lock(&w->mutex); }
+static void unlock(sw_st_writer *w) { (void)pthread_mutex_unlock(&w->mutex); }
+
+void sw_st_mark_put(sw_st_writer *w, sw_st_decl *decl, uint64_t n_bytes)
 {
-#pragma omp critical(st_follow)
-    decl->is_put = true;
+    lock(w);
+    if (!decl->is_put) { /* else it was read back, once more */
+        decl->put_bytes += n_bytes;
+        decl->is_put = decl->put_bytes == decl->size_bytes;
+    }
+    unlock(w);
 }
 
 sw_code sw_st_follow_begin(sw_st_writer *w, sw_err *err)
@@ -58,12 +68,18 @@ void sw_st_follow_free(sw_st_writer *w)
 
 void sw_st_follow_restart(sw_st_writer *w, sw_st_decl *decl)
 {
-    if (!w->is_followed) return;
-#pragma omp critical(st_follow)
-    {
-        w->follows[decl->file].is_spoilt |= decl->is_begun;
-        decl->is_begun = true;
-    }
+    lock(w);
+    if (w->is_followed) w->follows[decl->file].is_spoilt |= decl->is_begun;
+    decl->is_begun = true;
+    decl->put_bytes = 0;
+    unlock(w);
+}
+
+void sw_st_follow_part(sw_st_writer *w, sw_st_decl *decl)
+{
+    lock(w);
+    decl->is_begun = true;
+    unlock(w);
 }
 
 /* --- moving the mark --- */
@@ -90,46 +106,48 @@ static bool find_next(next_piece *out, const sw_st_follow *f, uint64_t worth_byt
 {
     const sw_st_block *held = f->held;
 
-    *out = (next_piece){.end = f->ready_bytes};
+    *out = (next_piece){.end = sw_min_u64(f->ready_bytes, f->done_bytes + PIECE_BYTES)};
     if (held && held->begin == f->done_bytes) {
         out->block = f->held;
         out->end = held->end;
         return true;
     }
     if (held && held->begin <= f->ready_bytes) {
-        out->end = held->begin;
+        out->end = sw_min_u64(held->begin, f->done_bytes + PIECE_BYTES);
         return true;
     }
     return f->ready_bytes > f->done_bytes && f->ready_bytes - f->done_bytes >= worth_bytes;
 }
 
-static bool take(next_piece *out, sw_st_writer *w, int32_t file, uint64_t worth_bytes)
+/* Whoever moves the mark keeps doing so until there is nothing more to take. */
+static bool take(next_piece *out, sw_st_writer *w, int32_t file, uint64_t worth_bytes,
+                 bool *is_mine)
 {
     sw_st_follow *f = &w->follows[file];
     bool is_taken;
 
-#pragma omp critical(st_follow)
-    {
-        move_ready(w, file);
-        is_taken = !f->is_busy && !f->is_spoilt && find_next(out, f, worth_bytes);
-        if (is_taken) {
-            f->is_busy = true;
-            if (out->block) {
-                f->held = out->block->next;
-                w->held_bytes -= out->block->room_bytes;
-            }
-        }
+    lock(w);
+    move_ready(w, file);
+    is_taken = (*is_mine || !f->is_busy) && !f->is_spoilt && find_next(out, f, worth_bytes);
+    if (is_taken && out->block) {
+        f->held = out->block->next;
+        w->held_bytes -= out->block->room_bytes;
     }
-    return is_taken;
+    if (is_taken || *is_mine) f->is_busy = is_taken;
+    if (*is_mine && !is_taken) (void)pthread_cond_broadcast(&w->moved);
+    unlock(w);
+    return *is_mine = is_taken;
 }
 
-static void give_back(sw_st_follow *f, uint64_t done_bytes)
+static void move_mark(sw_st_writer *w, int32_t file, uint64_t done_bytes, bool is_busy)
 {
-#pragma omp critical(st_follow)
-    {
-        f->done_bytes = done_bytes;
-        f->is_busy = false;
-    }
+    sw_st_follow *f = &w->follows[file];
+
+    lock(w);
+    f->done_bytes = done_bytes;
+    f->is_busy = is_busy;
+    (void)pthread_cond_broadcast(&w->moved);
+    unlock(w);
 }
 
 /* The next bytes of a file; whoever reads behind hears of each step that they complete. */
@@ -173,12 +191,13 @@ static sw_code digest_piece(sw_st_writer *w, int32_t file, const next_piece *pie
 
 static sw_code advance(sw_st_writer *w, int32_t file, uint64_t worth_bytes, sw_err *err)
 {
+    bool is_mine = false;
     next_piece piece;
     sw_code rc = SW_OK;
 
-    while (rc == SW_OK && take(&piece, w, file, worth_bytes)) {
+    while (rc == SW_OK && take(&piece, w, file, worth_bytes, &is_mine)) {
         rc = digest_piece(w, file, &piece, err);
-        give_back(&w->follows[file], piece.end);
+        move_mark(w, file, piece.end, rc == SW_OK);
     }
     return rc;
 }
@@ -201,13 +220,30 @@ void sw_st_follow_ask(sw_st_writer *w, int32_t file, sw_st_block *b)
 
     b->is_wanted = false;
     if (!f || b->end - b->begin < SMALL_BYTES) return;
-#pragma omp critical(st_follow)
-    {
-        b->is_wanted = !f->is_spoilt && b->begin >= f->done_bytes &&
-                       b->end - f->done_bytes <= HOLD_BYTES &&
-                       w->held_bytes + b->room_bytes <= HOLD_BYTES;
-        if (b->is_wanted) w->held_bytes += b->room_bytes;
-    }
+    lock(w);
+    b->is_wanted = !f->is_spoilt && b->begin >= f->done_bytes &&
+                   b->end - f->done_bytes <= HOLD_BYTES &&
+                   w->held_bytes + b->room_bytes <= HOLD_BYTES;
+    if (b->is_wanted) w->held_bytes += b->room_bytes;
+    unlock(w);
+}
+
+/* How far the mark is behind `end`, and whether somebody moves it: only then is it waited for. */
+static bool is_far(const sw_st_writer *w, const sw_st_follow *f, uint64_t end)
+{
+    return f->is_busy && end > f->done_bytes &&
+           (end - f->done_bytes > PACE_BYTES || w->held_bytes > PACE_BYTES);
+}
+
+void sw_st_writer_keep_pace(sw_st_writer *w, const char *name, uint64_t end)
+{
+    const sw_st_decl *decl = w->is_followed ? sw_st_writer_find(w, name) : NULL;
+
+    if (!decl) return;
+    lock(w);
+    while (is_far(w, &w->follows[decl->file], decl->offset + end))
+        (void)pthread_cond_wait(&w->moved, &w->mutex);
+    unlock(w);
 }
 
 /* Into the list, where they are by place. */
@@ -226,8 +262,9 @@ sw_code sw_st_follow_block(sw_st_writer *w, int32_t file, sw_st_block *block, sw
         sw_st_block_spare(w, block);
         return SW_OK;
     }
-#pragma omp critical(st_follow)
+    lock(w);
     hold(&w->follows[file], block);
+    unlock(w);
     return advance(w, file, WORTH_BYTES, err);
 }
 
@@ -242,8 +279,9 @@ static sw_code start_over(sw_st_writer *w, sw_st_follow *f, sw_err *err)
     sw_digest_steps_free(&f->steps);
     f->steps.has_tags = has_tags;
     if ((rc = sw_digest_steps_begin(&f->steps, err)) != SW_OK) return rc;
-#pragma omp critical(st_follow)
+    lock(w);
     for (const sw_st_block *b = f->held; b; b = b->next) w->held_bytes -= b->room_bytes;
+    unlock(w);
     free_blocks(&f->held);
     f->done_bytes = 0;
     f->is_spoilt = false;

@@ -98,6 +98,15 @@ void sw_st_want_tensor(const sw_st *st, const sw_st_tensor *tensor)
     if (is_in_map(st, tensor)) sw_map_want(tensor->view.data, tensor->view.size_bytes);
 }
 
+void sw_st_want_range(const sw_st *st, const sw_st_tensor *tensor, uint64_t offset,
+                      uint64_t n_bytes)
+{
+    const unsigned char *data = tensor->view.data;
+
+    if (!is_in_map(st, tensor) || offset >= tensor->view.size_bytes) return;
+    sw_map_want(data + offset, (size_t)sw_min_u64(n_bytes, tensor->view.size_bytes - offset));
+}
+
 sw_code sw_st_fetch(sw_st_bytes *out, const sw_st_tensor *tensor, sw_err *err)
 {
     void *made = NULL;

@@ -84,7 +84,44 @@ sw_code sw_st_stream_open(sw_st_stream *out, sw_st_writer *w, const char *name, 
         return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\" %s", name,
                        decl ? "put twice" : "is not declared, or not yet begun");
     sw_st_follow_restart(w, decl);
-    *out = (sw_st_stream){.w = w, .decl = decl};
+    *out = (sw_st_stream){.w = w, .decl = decl, .end = decl->size_bytes};
+    return SW_OK;
+}
+
+/* A part may begin or end there. */
+static bool is_cut(const sw_st_decl *decl, uint64_t at)
+{
+    return !at || at == decl->size_bytes || (decl->offset + at) % SW_OUT_PAGE_BYTES == 0;
+}
+
+sw_code sw_st_stream_cut(uint64_t *end, const sw_st_writer *w, const char *name, uint64_t begin,
+                         uint64_t least_bytes, sw_err *err)
+{
+    const sw_st_decl *decl = sw_st_writer_find(w, name);
+    uint64_t at, past;
+
+    if (!decl || begin > decl->size_bytes)
+        return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\" has no byte %llu", name,
+                       (unsigned long long)begin);
+    at = decl->size_bytes - begin > least_bytes ? begin + least_bytes : decl->size_bytes;
+    past = (decl->offset + at) % SW_OUT_PAGE_BYTES;
+    if (past) at += SW_OUT_PAGE_BYTES - past;
+    *end = sw_min_u64(at, decl->size_bytes);
+    return SW_OK;
+}
+
+sw_code sw_st_stream_open_part(sw_st_stream *out, sw_st_writer *w, const char *name, uint64_t begin,
+                               uint64_t end, sw_err *err)
+{
+    sw_st_decl *decl = sw_st_writer_find(w, name);
+
+    if (!decl || decl->is_put || begin > end || end > decl->size_bytes || !is_cut(decl, begin) ||
+        !is_cut(decl, end))
+        return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\" has no part from %llu to %llu to put",
+                       name, (unsigned long long)begin, (unsigned long long)end);
+    if (end - begin == decl->size_bytes) return sw_st_stream_open(out, w, name, err);
+    sw_st_follow_part(w, decl);
+    *out = (sw_st_stream){.w = w, .decl = decl, .begin = begin, .at = begin, .end = end};
     return SW_OK;
 }
 
@@ -99,9 +136,9 @@ static size_t filled(const sw_st_block *b, uint64_t end) { return (size_t)(end -
 
 sw_code sw_st_stream_room(void **out, sw_st_stream *s, size_t n_bytes, sw_err *err)
 {
-    const uint64_t at = s->decl->offset + s->n_put;
+    const uint64_t at = s->decl->offset + s->at;
     sw_st_block *old = s->block, *b = NULL;
-    const uint64_t left_bytes = s->decl->size_bytes - s->n_put;
+    const uint64_t left_bytes = s->end - s->at;
     size_t used_bytes = old ? filled(old, at) : (size_t)(at % SW_OUT_PAGE_BYTES), want_bytes;
     sw_code rc;
 
@@ -169,9 +206,9 @@ sw_code sw_st_stream_put(sw_st_stream *s, size_t n_bytes, sw_err *err)
 {
     bool is_last;
 
-    s->n_put += n_bytes;
-    s->block->end = s->decl->offset + s->n_put;
-    is_last = s->n_put == s->decl->size_bytes;
+    s->at += n_bytes;
+    s->block->end = s->decl->offset + s->at;
+    is_last = s->at == s->end;
     if (!is_last && s->block->end - s->block->begin < FULL_BYTES) return SW_OK;
     return hand_over(s, is_last, err);
 }
@@ -195,12 +232,14 @@ sw_code sw_st_stream_add(sw_st_stream *s, const void *bytes, size_t n_bytes, sw_
 
 sw_code sw_st_stream_end(uint64_t *n_bytes, sw_st_stream *s, sw_err *err)
 {
-    if (s->n_put != s->decl->size_bytes)
+    const uint64_t size_bytes = s->end - s->begin;
+
+    if (s->at != s->end)
         return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\": %llu bytes put, %llu declared",
-                       s->decl->name, (unsigned long long)s->n_put,
-                       (unsigned long long)s->decl->size_bytes);
-    sw_st_mark_put(s->decl);
-    *n_bytes = s->decl->size_bytes;
+                       s->decl->name, (unsigned long long)(s->at - s->begin),
+                       (unsigned long long)size_bytes);
+    sw_st_mark_put(s->w, s->decl, size_bytes);
+    *n_bytes = size_bytes;
     return SW_OK;
 }
 
@@ -231,6 +270,6 @@ sw_code sw_st_writer_put(sw_st_writer *w, const char *name, const void *data, si
     if (w->is_followed && n_bytes >= STREAM_BYTES) return put_stream(w, name, data, n_bytes, err);
     sw_st_follow_restart(w, decl);
     rc = sw_out_write_at(&w->files[decl->file], decl->offset, data, n_bytes, err);
-    if (rc == SW_OK) sw_st_mark_put(decl);
+    if (rc == SW_OK) sw_st_mark_put(w, decl, n_bytes);
     return rc;
 }

@@ -1,8 +1,10 @@
 /* st_writer.c - writing safetensors: declare all, lay out once, then data in any order.
  *
- * Inside a file tensors are sorted by element width, widest first, then by name: every
- * tensor is then aligned to its element, and the bytes do not depend on the order of
- * arrival. The header is padded with spaces so that the data begins on 8 bytes.
+ * Inside a file tensors lie as they were announced, so that who announces them in the order in
+ * which they will be made lets the digest of the file follow (st_follow.c). Those whose size is no
+ * multiple of 8 bytes, which would leave others unaligned, come last, widest element first. Every
+ * tensor is then aligned to its element, and the bytes do not depend on the order of arrival. The
+ * header is padded with spaces so that the data begins on 8 bytes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +16,7 @@
 #include "formats/file/st_writer_internal.h"
 #include "formats/io/profile.h"
 
+#define ALIGN_BYTES 8       /* of the widest element */
 #define DIRECT_FILES_MAX 64 /* of more the second descriptors would be missing elsewhere */
 
 sw_code sw_st_writer_new(sw_st_writer **out, const char *dir, uint64_t shard_bytes, sw_err *err)
@@ -26,6 +29,8 @@ sw_code sw_st_writer_new(sw_st_writer **out, const char *dir, uint64_t shard_byt
     if ((rc = SW_MEM_GET(&w, 1, "writer", err)) != SW_OK) return rc;
     memcpy(w->dir, dir, n + 1);
     w->shard_bytes = shard_bytes;
+    (void)pthread_mutex_init(&w->mutex, NULL);
+    (void)pthread_cond_init(&w->moved, NULL);
     *out = w;
     return SW_OK;
 }
@@ -40,6 +45,8 @@ void sw_st_writer_free(sw_st_writer *w)
     sw_mem_put(w->decls);
     sw_mem_put(w->meta);
     sw_arena_free(&w->arena);
+    (void)pthread_cond_destroy(&w->moved);
+    (void)pthread_mutex_destroy(&w->mutex);
     sw_mem_put(w);
 }
 
@@ -95,7 +102,7 @@ sw_code sw_st_writer_meta(sw_st_writer *w, const char *key, const char *value, s
 sw_code sw_st_writer_declare(sw_st_writer *w, const char *name, sw_dtype dtype, int32_t n_dims,
                              const int64_t *shape, sw_err *err)
 {
-    sw_st_decl decl = {.dtype = dtype, .n_dims = n_dims};
+    sw_st_decl decl = {.dtype = dtype, .n_dims = n_dims, .place = w->n_decls};
     uint64_t total = 0;
     sw_code rc;
 
@@ -157,13 +164,17 @@ static int compare_names(const void *a, const void *b)
     return strcmp(((const sw_st_decl *)a)->name, ((const sw_st_decl *)b)->name);
 }
 
+/* What lies behind it would not be aligned. */
+static bool is_odd(const sw_st_decl *decl) { return decl->size_bytes % ALIGN_BYTES != 0; }
+
 static int compare_places(const void *a, const void *b)
 {
     const sw_st_decl *x = *(const sw_st_decl *const *)a, *y = *(const sw_st_decl *const *)b;
 
     if (x->file != y->file) return x->file < y->file ? -1 : 1;
-    if (x->dtype != y->dtype) return x->dtype > y->dtype ? -1 : 1;
-    return strcmp(x->name, y->name);
+    if (is_odd(x) != is_odd(y)) return is_odd(x) ? 1 : -1;
+    if (is_odd(x) && x->dtype != y->dtype) return x->dtype > y->dtype ? -1 : 1;
+    return x->place < y->place ? -1 : x->place > y->place;
 }
 
 /* `file` of the writer as a name inside the directory. */
@@ -222,7 +233,7 @@ static sw_code build_header(sw_print_buf *text, const sw_st_writer *w, sw_st_dec
         at += tensors[i]->size_bytes;
     }
     if ((rc = sw_print_add(text, "}", 1, err)) != SW_OK) return rc;
-    while (text->n_bytes % 8)
+    while (text->n_bytes % ALIGN_BYTES)
         if ((rc = sw_print_add(text, " ", 1, err)) != SW_OK) return rc;
     header_bytes = text->n_bytes - SW_ST_PREFIX_BYTES;
     if (header_bytes > SW_ST_HEADER_MAX_BYTES)
@@ -330,6 +341,13 @@ sw_st_decl *sw_st_writer_find(const sw_st_writer *w, const char *name)
     return bsearch(&key, w->decls, (size_t)w->n_decls, sizeof *w->decls, compare_names);
 }
 
+uint64_t sw_st_writer_bytes(const sw_st_writer *w, const char *name)
+{
+    const sw_st_decl *decl = sw_st_writer_find(w, name);
+
+    return decl ? decl->size_bytes : 0;
+}
+
 sw_code sw_st_writer_find_sized(sw_st_decl **out, const sw_st_writer *w, const char *name,
                                 size_t n_bytes, sw_err *err)
 {
@@ -365,7 +383,7 @@ sw_code sw_st_writer_take(sw_st_writer *w, const char *name, void *data, size_t 
 
     if ((rc = sw_st_writer_find_sized(&decl, w, name, n_bytes, err)) != SW_OK) return rc;
     rc = sw_out_read_at(&w->files[decl->file], decl->offset, data, n_bytes, err);
-    if (rc == SW_OK) sw_st_mark_put(decl);
+    if (rc == SW_OK) sw_st_mark_put(w, decl, n_bytes);
     return rc;
 }
 

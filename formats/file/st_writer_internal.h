@@ -2,6 +2,8 @@
 #ifndef SW_FORMATS_FILE_ST_WRITER_INTERNAL_H
 #define SW_FORMATS_FILE_ST_WRITER_INTERNAL_H
 
+#include <pthread.h>
+
 #include "formats/file/st_internal.h"
 #include "formats/io/digest_back.h"
 
@@ -11,8 +13,10 @@ typedef struct sw_st_decl {
     sw_dtype dtype;
     int32_t n_dims, file;
     bool is_put, is_begun;
+    int64_t place; /* as announced */
     int64_t shape[SW_DIMS_MAX];
     uint64_t size_bytes, offset; /* offset in its file */
+    uint64_t put_bytes;          /* of the parts that are complete */
 } sw_st_decl;
 
 /* Bytes of one file on their way to the disk and to its digest. Places are those in the file. */
@@ -50,6 +54,8 @@ struct sw_st_writer {
     bool is_kept, is_followed, is_alone;
     sw_st_follow *follows; /* [n_files] where is_followed */
     sw_digest_back *back;  /* who reads back what is digested; NULL: nobody on the way */
+    pthread_mutex_t mutex; /* of follows, held_bytes, and of what of a declaration is put */
+    pthread_cond_t moved;  /* a mark, or nobody moves it any more */
     sw_st_block *spare;
     uint64_t held_bytes; /* of all blocks that wait for their digest */
     uint64_t shard_bytes, data_bytes;
@@ -66,12 +72,14 @@ void sw_st_block_spare(sw_st_writer *w, sw_st_block *block);  /* for the next wh
 
 /* A tensor is about to be put, perhaps not for the first time: one that failed half way may be. */
 void sw_st_follow_restart(sw_st_writer *w, sw_st_decl *decl);
+/* The same of a part, which is put but once. */
+void sw_st_follow_part(sw_st_writer *w, sw_st_decl *decl);
 /* Whether the digest will hold a block; then the block, once it is written: gives it away. */
 void sw_st_follow_ask(sw_st_writer *w, int32_t file, sw_st_block *block);
 sw_code sw_st_follow_block(sw_st_writer *w, int32_t file, sw_st_block *block,
                            sw_err *err) SW_MUST_USE;
-/* A tensor is complete: from now on a digest may read it, from any thread. */
-void sw_st_mark_put(sw_st_decl *decl);
+/* So much more of a tensor is complete: from all of it on a digest may read it, from any thread. */
+void sw_st_mark_put(sw_st_writer *w, sw_st_decl *decl, uint64_t n_bytes);
 sw_code sw_st_follow_begin(sw_st_writer *w, sw_err *err) SW_MUST_USE;
 /* Digest what is left of a file all of whose tensors are put. */
 sw_code sw_st_follow_finish(sw_st_writer *w, int32_t file, sw_err *err) SW_MUST_USE;

@@ -6,6 +6,7 @@
 #ifndef SW_FORMATS_NUM_HALF_H
 #define SW_FORMATS_NUM_HALF_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -39,6 +40,11 @@ uint16_t sw_f16_encode(float v); /* likewise */
 /* n elements of stored F32, F16 or BF16 at `src` into floats; dtype by the view.h table. */
 void sw_bf16_decode_n(float *dst, const uint16_t *src, size_t n);
 void sw_f16_decode_n(float *dst, const uint16_t *src, size_t n);
+/* The same as the encoding of each. */
+void sw_bf16_encode_n(uint16_t *dst, const float *src, size_t n);
+void sw_f16_encode_n(uint16_t *dst, const float *src, size_t n);
+/* Whether any of n floats is finite and would not be as F16. */
+bool sw_f16_overflows(const float *src, size_t n);
 
 #ifdef __cplusplus
 }

@@ -117,9 +117,9 @@ sw_code sw_float_encode_n(void *dst, sw_dtype dtype, const float *src, int64_t n
     if (dtype == SW_DTYPE_F32)
         memcpy(dst, src, (size_t)n * sizeof *src);
     else if (dtype == SW_DTYPE_F16)
-        for (int64_t i = 0; i < n; i++) half[i] = sw_f16_encode(src[i]);
+        sw_f16_encode_n(half, src, (size_t)n);
     else if (dtype == SW_DTYPE_BF16)
-        for (int64_t i = 0; i < n; i++) half[i] = sw_bf16_encode(src[i]);
+        sw_bf16_encode_n(half, src, (size_t)n);
     else if (small)
         for (int64_t i = 0; i < n; i++) bytes[i] = small->encode(src[i]);
     else

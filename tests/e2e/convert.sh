@@ -81,7 +81,10 @@ expect 0 '' "$SWAGE" convert "$T/i" --to gptq -o "$T/o" -q --weights-only --veri
 expect 0 '' "$SWAGE" convert "$TINY" --to f32 -o "$T/f" -q --shard-size 5M
 [ "$(find "$T/f" -name '*.safetensors' | wc -l)" -gt 2 ] || fail 'not sharded'
 expect 0 '' "$SWAGE" convert "$T/f" --to bf16 -o "$T/g" -q
-cmp -s "$TINY/model.safetensors" "$T/g/model.safetensors" || fail 'bf16 -> f32 -> bf16'
+expect 0 '' "$SWAGE" convert "$TINY" --to bf16 -o "$T/h" -q
+expect 0 '' "$SWAGE" verify "$T/g" --against "$TINY" -q
+grep -q '0 quantized, 56 bit-identical' "$T/stdout" || fail "bf16 -> f32 -> bf16: $(cat "$T/stdout")"
+cmp -s "$T/h/model.safetensors" "$T/g/model.safetensors" || fail 'the order hangs on more than names'
 expect 0 '' "$SWAGE" convert "$T/a" --to bf16 -o "$T/p" -q --threads 1
 expect 0 '' "$SWAGE" convert "$T/a" --to bf16 -o "$T/q" -q --threads 3
 diff -r "$T/p" "$T/q" >/dev/null || fail 'threads change the bytes'

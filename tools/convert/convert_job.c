@@ -237,14 +237,13 @@ static sw_code weigh(sw_convert_job *job, sw_err *err)
     return SW_OK;
 }
 
-/* Pieces of work side by side: first the digest of the source, which takes longest, then linears in
- * the order of the source's files, then the tensors that are only copied. Those go before where
- * they lie before in the output, whose digest waits for them: embeddings among other floats. */
+/* Pieces of work side by side: first the digest of the source, which takes longest, then what is
+ * only copied, as most of it lies before all else in the output, whose digest waits for it, then
+ * linears, in the order in which they lie there. */
 typedef struct crew {
     sw_convert_job *job;
     const outputs *out;
     int64_t n_copies;
-    bool has_copies_first;
     sw_code *codes; /* one per piece */
     sw_err *errs;
     sw_copy_codes_room *rooms; /* one per thread */
@@ -279,15 +278,14 @@ static void note_done(crew *c, sw_code rc, const sw_convert_linear *l)
 static void do_piece(void *ctx, int64_t begin, int64_t end, int thread)
 {
     crew *c = ctx;
-    const int64_t first_copy = c->has_copies_first ? 1 : 1 + c->job->n_linears;
-    const int64_t first_linear = c->has_copies_first ? 1 + c->n_copies : 1;
+    const int64_t first_linear = 1 + c->n_copies;
 
     for (int64_t i = begin; i < end && may_go_on(c); i++) {
-        bool is_linear = i >= first_linear && i - first_linear < c->job->n_linears;
+        bool is_linear = i >= first_linear;
         sw_convert_linear *l = is_linear ? &c->job->linears[i - first_linear] : NULL;
         sw_ckpt_writer *w = c->out->writer;
         sw_code rc = l ? convert_linear(c->out, c->job, l, &c->rooms[thread], &c->errs[i])
-                       : i ? sw_ckpt_writer_copy(w, i - first_copy, &c->errs[i])
+                       : i ? sw_ckpt_writer_copy(w, i - 1, &c->errs[i])
                            : sw_ckpt_writer_digest(w, &c->errs[i]);
         c->codes[i] = rc == SW_OK ? sw_ckpt_writer_catch_up(w, &c->errs[i]) : rc;
         note_done(c, c->codes[i], l);
@@ -320,8 +318,7 @@ static int crew_size(const sw_convert_job *job)
 
 static sw_code do_all(sw_convert_job *job, const outputs *out, sw_err *err)
 {
-    crew c = {.job = job, .out = out, .n_copies = sw_ckpt_writer_n_copies(out->writer),
-              .has_copies_first = job->options.target->is_dense};
+    crew c = {.job = job, .out = out, .n_copies = sw_ckpt_writer_n_copies(out->writer)};
     int64_t n = 1 + job->n_linears + c.n_copies;
     sw_code rc;
 

@@ -26,8 +26,6 @@ typedef struct sw_convert_linear {
     sw_fate fate;
     const char *blocks; /* of a GGUF, its type, when they are read as floats; else NULL */
     const char *why; /* not exact; NULL for others */
-    int32_t shard;   /* where the source has it: */
-    const void *place;
     double error;    /* relative, of a requantized one, once it is done */
 } sw_convert_linear;
 

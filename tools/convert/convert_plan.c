@@ -13,21 +13,6 @@
 
 /* --- what the source has --- */
 
-static const sw_st_tensor *first_tensor(const sw_checkpoint *source, const sw_convert_linear *l)
-{
-    sw_part parts[SW_DIALECT_TENSORS_MAX];
-    char name[512];
-    int n = source->dialect->declare(parts, &l->from, l->ref.n_out, l->ref.k_in);
-
-    for (int i = 0; i < n; i++) {
-        int length = snprintf(name, sizeof name, "%s.%s", l->path, parts[i].suffix);
-        const sw_st_tensor *t = length > 0 && (size_t)length < sizeof name
-                                    ? sw_st_find(source->st, name) : NULL;
-        if (t) return t;
-    }
-    return NULL;
-}
-
 /* What blocks of a GGUF that no other format holds come nearest to. */
 static sw_qspec spec_like(sw_block_type type)
 {
@@ -66,7 +51,6 @@ static sw_code add_linear(sw_convert_job *job, const sw_linear_ref *ref, sw_err 
 {
     sw_convert_linear *l = &job->linears[job->n_linears];
     sw_block_type type = SW_BLOCK_F32;
-    const sw_st_tensor *t;
     char path[256], *kept;
     bool has_codes;
     sw_code rc;
@@ -91,23 +75,11 @@ static sw_code add_linear(sw_convert_job *job, const sw_linear_ref *ref, sw_err 
     }
     l->from.input_dtype = 0; /* what is made of it is written in full */
     l->from.has_byte_codes = false;
-    if ((t = first_tensor(&job->source, l))) {
-        l->shard = t->shard;
-        l->place = t->view.data;
-    }
     job->n_linears++;
     return SW_OK;
 }
 
-static int compare_places(const void *a, const void *b)
-{
-    const sw_convert_linear *x = a, *y = b;
-
-    if (x->shard != y->shard) return x->shard < y->shard ? -1 : 1;
-    if (x->place != y->place) return (const char *)x->place < (const char *)y->place ? -1 : 1;
-    return strcmp(x->path, y->path);
-}
-
+/* As the model has them, which is the order of the output (formats/checkpoint/writer). */
 static sw_code find_linears(sw_convert_job *job, sw_err *err)
 {
     const sw_model *m = &job->source.model;
@@ -128,8 +100,6 @@ static sw_code find_linears(sw_convert_job *job, sw_err *err)
         for (int64_t i = 0; i < n && rc == SW_OK; i++) rc = add_linear(job, &refs[i], err);
     }
     sw_mem_put(refs);
-    if (job->n_linears)
-        qsort(job->linears, (size_t)job->n_linears, sizeof *job->linears, compare_places);
     return rc;
 }
 

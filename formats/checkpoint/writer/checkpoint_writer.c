@@ -187,69 +187,9 @@ static sw_code claim_tensors(sw_ckpt_writer *w, sw_err *err)
     return rc;
 }
 
-static bool is_turned(const sw_ckpt_writer *w, const sw_claim *c)
+bool sw_claim_is_turned(const sw_ckpt_writer *w, const sw_claim *c)
 {
     return w->dialect->is_dense && w->source->model.arch->has_transposed_linears && !is_head(w, c);
-}
-
-static sw_code declare_claim(sw_ckpt_writer *w, sw_claim *c, sw_err *err)
-{
-    sw_part parts[SW_DIALECT_TENSORS_MAX];
-    int n = is_turned(w, c) ? w->dialect->declare(parts, &c->spec, c->k_in, c->n_out)
-                         : w->dialect->declare(parts, &c->spec, c->n_out, c->k_in);
-    sw_code rc = SW_OK;
-
-    if (w->dialect->is_stacked) rc = sw_writer_declare_stacks(w, c, err);
-    for (int i = 0; i < n && rc == SW_OK && !w->dialect->is_stacked; i++) {
-        char name[SW_PART_NAME_BYTES];
-        if ((rc = sw_part_name(name, c->module_path, parts[i].suffix, err)) == SW_OK)
-            rc = sw_st_writer_declare(w->st, name, parts[i].dtype, parts[i].n_dims, parts[i].shape,
-                                      err);
-    }
-    c->is_put = true; /* stands for "declared" here; cleared before any is put */
-    return rc == SW_OK ? sw_writer_declare_bias(w, c, err) : rc;
-}
-
-/* The claim that took tensor i, or all claims that lie in it. */
-static sw_code declare_claimed(sw_ckpt_writer *w, int64_t i, sw_err *err)
-{
-    const sw_st_tensor *t = sw_st_at(w->source->st, i);
-    sw_claim *c = &w->claims[w->claim_of[i]];
-    sw_code rc = SW_OK;
-
-    if (!sw_claim_is_shared(c)) return c->is_put ? SW_OK : declare_claim(w, c, err);
-    for (int64_t k = 0; k < w->n_claims && rc == SW_OK; k++)
-        if (!w->claims[k].is_put && sw_claim_lies_in(&w->claims[k], t))
-            rc = declare_claim(w, &w->claims[k], err);
-    return rc;
-}
-
-static sw_code declare_kept(sw_ckpt_writer *w, int64_t i, sw_err *err)
-{
-    const sw_st_tensor *t = sw_st_at(w->source->st, i);
-
-    if (w->claim_of[i] == SW_DROPPED) return SW_OK;
-    if (w->claim_of[i] == SW_DECODED)
-        return sw_writer_declare_rest(w, sw_writer_rest_at(w, i), err);
-    return sw_st_writer_declare(w->st, t->name, sw_writer_dtype(w, t), t->view.n_dims,
-                                t->view.shape, err);
-}
-
-/* In the source's order, shard by shard, so that what lay together stays together. */
-static sw_code declare_all(sw_ckpt_writer *w, sw_err *err)
-{
-    sw_code rc = SW_OK;
-
-    for (int32_t shard = 0; shard < sw_st_n_files(w->source->st); shard++)
-        for (int64_t i = 0; i < sw_st_count(w->source->st) && rc == SW_OK; i++) {
-            const sw_st_tensor *t = sw_st_at(w->source->st, i);
-            if (t->shard != shard) continue;
-            rc = w->claim_of[i] >= 0 ? declare_claimed(w, i, err) : declare_kept(w, i, err);
-            if (rc == SW_E_FORMAT)
-                sw_err_prefix(err, "%s", sw_st_file_path(w->source->st, t->shard));
-        }
-    for (int64_t i = 0; i < w->n_claims; i++) w->claims[i].is_put = false;
-    return rc;
 }
 
 static sw_code check_disk(const sw_ckpt_writer *w, sw_err *err)
@@ -283,7 +223,7 @@ sw_code sw_writer_declare(sw_ckpt_writer *w, const char *dir, sw_err *err)
 
     for (int i = 0; rc == SW_OK && meta && meta[i]; i += 2)
         rc = sw_st_writer_meta(w->st, meta[i], meta[i + 1], err);
-    if (rc == SW_OK) rc = declare_all(w, err);
+    if (rc == SW_OK) rc = sw_writer_declare_tensors(w, err);
     return rc == SW_OK ? sw_writer_declare_kv(w, err) : rc;
 }
 
@@ -304,7 +244,8 @@ static sw_code start_output(sw_ckpt_writer *w, const char *out_dir, bool may_rep
         sw_st_writer_keep(w->st);
         if ((rc = sw_writer_begin_keeping(w, keep, err)) != SW_OK) return rc;
     }
-    if ((rc = begin_tensors(w, err)) != SW_OK || (rc = sw_writer_put_shapes(w, err)) != SW_OK)
+    if ((rc = begin_tensors(w, err)) != SW_OK || (rc = sw_writer_cut_copies(w, err)) != SW_OK ||
+        (rc = sw_writer_put_shapes(w, err)) != SW_OK)
         return rc;
     return keep ? sw_writer_check_kept(w, keep, err) : SW_OK;
 }
@@ -401,7 +342,7 @@ static sw_code encode(encoded *out, const sw_ckpt_writer *w, const sw_claim *c, 
             rc = sw_mem_get(&out->data[i], (int64_t)out->bytes[i], 1, part->suffix, err);
     }
     if (rc == SW_OK) rc = w->dialect->encode(out->data, q, err);
-    if (rc != SW_OK || !is_turned(w, c)) return rc;
+    if (rc != SW_OK || !sw_claim_is_turned(w, c)) return rc;
     return sw_writer_turn(&out->data[0], q->n_out, q->k_in, out->parts[0].dtype, err);
 }
 
@@ -564,6 +505,7 @@ void sw_ckpt_writer_free(sw_ckpt_writer *w)
     sw_writer_stop_digest(w);
     sw_resume_free(&w->resume); /* before the shards that it syncs */
     sw_writer_free_stacks(w);
+    sw_mem_put(w->copies);
     sw_st_writer_free(w->st);
     (void)pthread_mutex_destroy(&w->ahead.mutex);
     cJSON_Delete(w->sources);

@@ -10,11 +10,12 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
+#include "formats/base/size.h"
 #include "formats/checkpoint/writer/writer_internal.h"
 #include "formats/gguf/gguf_model.h"
 #include "formats/num/half.h"
 
-#define CHUNK_ELEMS ((int64_t)1 << 16)
+#define CHUNK_ELEMS ((int64_t)1 << 14) /* their floats stay in the first caches */
 
 static bool is_half(sw_dtype dtype) { return dtype == SW_DTYPE_F16 || dtype == SW_DTYPE_BF16; }
 
@@ -40,7 +41,9 @@ sw_dtype sw_writer_dtype(const sw_ckpt_writer *w, const sw_st_tensor *t)
 sw_code sw_writer_encode_floats(void *to, sw_dtype dtype, const float *floats, int64_t n,
                                 sw_err *err)
 {
-    for (int64_t i = 0; i < n && dtype == SW_DTYPE_F16; i++)
+    const bool is_beyond = dtype == SW_DTYPE_F16 && sw_f16_overflows(floats, (size_t)n);
+
+    for (int64_t i = 0; i < n && is_beyond; i++)
         if (isfinite(floats[i]) && fabsf(floats[i]) >= SW_F16_OVERFLOW)
             return SW_FAIL(err, SW_E_UNSUPPORTED, "%g is beyond F16; use --to bf16 or f32",
                            (double)floats[i]);
@@ -55,50 +58,51 @@ static sw_code cast_chunk(void *to, sw_dtype to_dtype, const void *from, sw_dtyp
     return rc == SW_OK ? sw_writer_encode_floats(to, to_dtype, floats, n, err) : rc;
 }
 
-static sw_code cast(void *to, sw_dtype dtype, const sw_cview *from, const void *data, sw_err *err)
+/* Elements of `part`, some at a time, from where they lie to where they leave from. */
+static sw_code cast(sw_st_stream *to, sw_dtype dtype, const sw_cview *from, const void *data,
+                    const sw_copy *part, float *room, sw_err *err)
 {
-    const size_t to_bytes = (size_t)sw_dtype_bits(dtype) / 8;
-    const size_t from_bytes = (size_t)sw_dtype_bits(from->dtype) / 8;
-    int64_t n = sw_view_elems(from);
-    void *aligned = NULL;
-    float *floats = NULL;
-    sw_code rc;
+    const uint64_t to_bytes = (uint64_t)sw_dtype_bits(dtype) / 8;
+    const uint64_t from_bytes = (uint64_t)sw_dtype_bits(from->dtype) / 8;
+    const int64_t end = (int64_t)(part->end / to_bytes);
+    void *aligned = room + CHUNK_ELEMS, *stored = NULL;
+    sw_code rc = SW_OK;
 
-    if ((rc = SW_MEM_GET(&floats, 2 * CHUNK_ELEMS, "floats of a cast", err)) != SW_OK) return rc;
-    aligned = floats + CHUNK_ELEMS;
-    for (int64_t i = 0; i < n && rc == SW_OK; i += CHUNK_ELEMS) {
-        int64_t here = n - i < CHUNK_ELEMS ? n - i : CHUNK_ELEMS;
-        memcpy(aligned, (const uint8_t *)data + (size_t)i * from_bytes,
-               (size_t)here * from_bytes);
-        rc = cast_chunk((uint8_t *)to + (size_t)i * to_bytes, dtype, aligned, from->dtype, floats,
-                        here, err);
+    for (int64_t i = (int64_t)(part->begin / to_bytes); i < end && rc == SW_OK; i += CHUNK_ELEMS) {
+        const int64_t n = sw_min_i64(end - i, CHUNK_ELEMS);
+        memcpy(aligned, (const uint8_t *)data + (uint64_t)i * from_bytes,
+               (uint64_t)n * from_bytes);
+        if ((rc = sw_st_stream_room(&stored, to, (uint64_t)n * to_bytes, err)) != SW_OK ||
+            (rc = cast_chunk(stored, dtype, aligned, from->dtype, room, n, err)) != SW_OK)
+            return rc;
+        rc = sw_st_stream_put(to, (uint64_t)n * to_bytes, err);
     }
-    sw_mem_put(floats);
     return rc;
 }
 
-sw_code sw_writer_put_cast(sw_ckpt_writer *w, const sw_st_tensor *t, sw_err *err)
+sw_code sw_writer_put_cast(sw_ckpt_writer *w, const sw_st_tensor *t, const void *data,
+                           const sw_copy *part, sw_err *err)
 {
-    sw_dtype dtype = sw_writer_dtype(w, t);
-    uint64_t n_bytes = 0;
-    sw_st_bytes bytes = {0};
-    void *data = NULL;
-    sw_code rc = sw_shape_bytes(&n_bytes, dtype, t->view.n_dims, t->view.shape, err);
+    const sw_dtype dtype = sw_writer_dtype(w, t);
+    const uint64_t to_bits = (uint64_t)sw_dtype_bits(dtype);
+    sw_st_stream stream = {0};
+    float *room = NULL;
+    uint64_t n_put = 0;
+    sw_code rc = SW_MEM_GET(&room, 2 * CHUNK_ELEMS, "floats of a cast", err);
 
-    if (rc == SW_OK) rc = sw_mem_get(&data, (int64_t)n_bytes, 1, t->name, err);
-    if (rc == SW_OK) rc = sw_st_fetch(&bytes, t, err);
-    if (rc == SW_OK && (rc = cast(data, dtype, &t->view, bytes.data, err)) != SW_OK)
+    if (rc == SW_OK)
+        rc = sw_st_stream_open_part(&stream, w->st, t->name, part->begin, part->end, err);
+    if (rc == SW_OK && (rc = cast(&stream, dtype, &t->view, data, part, room, err)) != SW_OK)
         sw_err_prefix(err, "tensor \"%s\"", t->name);
-    if (rc == SW_OK) rc = sw_st_writer_put(w->st, t->name, data, (size_t)n_bytes, err);
-    if (rc == SW_OK) {
+    if (rc == SW_OK) rc = sw_st_stream_end(&n_put, &stream, err);
+    sw_st_stream_close(&stream);
+    sw_mem_put(room);
+    if (rc != SW_OK) return rc;
 #pragma omp atomic
-        w->claimed_bytes += t->view.size_bytes;
+    w->claimed_bytes += n_put / to_bits * (uint64_t)sw_dtype_bits(t->view.dtype);
 #pragma omp atomic
-        w->encoded_bytes += n_bytes;
-    }
-    sw_st_drop(&bytes);
-    sw_mem_put(data);
-    return rc;
+    w->encoded_bytes += n_put;
+    return SW_OK;
 }
 
 void sw_writer_count_changed(sw_ckpt_writer *w, int64_t at, uint64_t n_bytes)

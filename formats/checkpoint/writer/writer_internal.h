@@ -15,12 +15,12 @@
 #define SW_COPIED (-1)  /* claim_of: bit by bit */
 #define SW_CHANGED (-2) /* written already, with other values */
 #define SW_CAST (-3)    /* to be written in another dtype */
-#define SW_COPY_DONE (-4) /* copied or cast already */
-#define SW_DECODED (-5) /* codes of a linear that becomes floats, see writer_rest.c */
-#define SW_DROPPED (-6) /* its scales and the like */
+#define SW_DECODED (-4) /* codes of a linear that becomes floats, see writer_rest.c */
+#define SW_DROPPED (-5) /* its scales and the like */
 
 typedef struct sw_claim {
     const char *module_path;
+    int64_t place; /* among the linears of the model; -1: it knows none of the path */
     int64_t n_out, k_in;
     sw_qspec spec;
     bool is_put;
@@ -35,6 +35,13 @@ typedef struct sw_rest {
     const char *path, *weight; /* "<path>.weight" is what it becomes */
     int64_t n_out, k_in, at;   /* tensor of the source that holds its codes */
 } sw_rest;
+
+/* A part of a tensor that no linear claims: as much as one thread writes at a time. */
+typedef struct sw_copy {
+    int64_t at;          /* tensor of the source */
+    uint64_t begin, end; /* bytes of the target's tensor */
+    bool is_done;
+} sw_copy;
 
 typedef struct sw_stack_out sw_stack_out;
 
@@ -63,6 +70,9 @@ struct sw_ckpt_writer {
     int64_t n_rests;
     sw_stack_out *stacks; /* of a target that keeps experts in one tensor a part */
     int64_t n_stacks;
+    int64_t *order; /* tensors of the source, as what becomes of them lies in the output */
+    sw_copy *copies; /* in that order */
+    int64_t n_copies;
     int32_t *claim_of; /* per source tensor: index of its claim, or one of the above */
     uint64_t source_bytes, claimed_bytes, copied_bytes, changed_bytes, encoded_bytes, shard_bytes;
     sw_dir_list listing;
@@ -87,6 +97,8 @@ sw_code sw_writer_find_fused(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 /* true when tensor `t` of the source is where this claim's weight or bias lies among others. */
 bool sw_claim_lies_in(const sw_claim *c, const sw_st_tensor *t);
 bool sw_claim_is_shared(const sw_claim *c); /* its tensors are others' too */
+/* Written as [k_in, n_out]. */
+bool sw_claim_is_turned(const sw_ckpt_writer *w, const sw_claim *c);
 /* "<module>.bias" of such experts: declare it, and in the end write it. */
 sw_code sw_writer_declare_bias(sw_ckpt_writer *w, const sw_claim *c, sw_err *err) SW_MUST_USE;
 sw_code sw_writer_put_biases(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
@@ -109,6 +121,8 @@ sw_code sw_writer_describe(sw_ckpt_writer **out, const sw_checkpoint *source,
                            const sw_dialect *dialect, const sw_qconfig *qconfig,
                            const sw_ckpt_linear *linears, int64_t n_linears, uint64_t shard_bytes,
                            sw_err *err) SW_MUST_USE;
+/* Announce all but the scales of a cache, and find w->order. */
+sw_code sw_writer_declare_tensors(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 /* Its containers, with all of their tensors, for a directory that need not be there yet. */
 sw_code sw_writer_declare(sw_ckpt_writer *w, const char *dir, sw_err *err) SW_MUST_USE;
 /* Texts of config.json and of what repeats it, or NULL; freed by sw_mem_put. */
@@ -121,7 +135,7 @@ sw_code sw_writer_make_tokenizer(char **out, size_t *n_bytes, const sw_ckpt_writ
 /* config.json, that of the source with another quantization_config, and what repeats it. */
 sw_code sw_writer_put_configs(const sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 
-/* Shapes, which stand first in a file, are written first: the digest of the file follows. */
+/* Shapes are known before any linear is. */
 sw_code sw_writer_put_shapes(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 /* Digest the source from now on; sw_ckpt_writer_digest waits for it. */
 void sw_writer_digest_ahead(sw_ckpt_writer *w);
@@ -131,6 +145,8 @@ sw_code sw_writer_wait_copies(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
  * later run. */
 void sw_writer_stop_copies(sw_ckpt_writer *w);
 void sw_writer_stop_digest(sw_ckpt_writer *w);
+/* Once the tensors of the output have their places: w->copies. */
+sw_code sw_writer_cut_copies(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 /* All unclaimed tensors that are not written yet. */
 sw_code sw_writer_copy_all(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 
@@ -139,7 +155,9 @@ void sw_writer_count_changed(sw_ckpt_writer *w, int64_t at, uint64_t n_bytes);
 
 /* sw_checkpoint_kept_dtype of this writer. */
 sw_dtype sw_writer_dtype(const sw_ckpt_writer *w, const sw_st_tensor *t);
-sw_code sw_writer_put_cast(sw_ckpt_writer *w, const sw_st_tensor *t, sw_err *err) SW_MUST_USE;
+/* The values of a part of `t`, whose bytes are `data`. */
+sw_code sw_writer_put_cast(sw_ckpt_writer *w, const sw_st_tensor *t, const void *data,
+                           const sw_copy *part, sw_err *err) SW_MUST_USE;
 /* n floats as `dtype`. SW_E_UNSUPPORTED: one is beyond F16. */
 sw_code sw_writer_encode_floats(void *to, sw_dtype dtype, const float *floats, int64_t n,
                                 sw_err *err) SW_MUST_USE;

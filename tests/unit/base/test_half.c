@@ -130,6 +130,49 @@ static void test_arrays(void **state)
     }
 }
 
+/* Many at once are encoded as each: floats on both sides of every bit that rounding asks, of every
+ * exponent, and from everywhere. */
+static void test_encoded_arrays(void **state)
+{
+    enum { N = 4099 }; /* no multiple of a vector */
+    static float v[N];
+    static uint16_t f16[N], bf16[N];
+    uint64_t next = 0;
+
+    (void)state;
+    for (int round = 0; round < 600; round++) {
+        for (size_t i = 0; i < N; i++, next++) {
+            const uint32_t code = (uint32_t)(next / 4) << 12, far = (uint32_t)(next * 2654435761u);
+            v[i] = sw_f32_from_bits(round % 2 ? far : code - 2 + (uint32_t)(next % 4));
+        }
+        sw_f16_encode_n(f16, v, N);
+        sw_bf16_encode_n(bf16, v, N);
+        for (size_t i = 0; i < N; i++)
+            if (f16[i] != sw_f16_encode(v[i]) || bf16[i] != sw_bf16_encode(v[i]))
+                fail_msg("%a: fp16 %04x and %04x, bf16 %04x and %04x", (double)v[i], f16[i],
+                         sw_f16_encode(v[i]), bf16[i], sw_bf16_encode(v[i]));
+    }
+}
+
+static void test_overflow(void **state)
+{
+    float v[33] = {0};
+
+    (void)state;
+    v[7] = INFINITY;
+    v[8] = -INFINITY;
+    v[9] = NAN;
+    v[10] = sw_f32_from_bits(0xff800001u);
+    v[11] = -65519.996f;
+    assert_false(sw_f16_overflows(v, 33));
+    for (size_t i = 0; i < 33; i++) {
+        const float kept = v[i];
+        v[i] = i % 2 ? -65520.0f : 3.402823466e38f;
+        assert_true(sw_f16_overflows(v, 33));
+        v[i] = kept;
+    }
+}
+
 #if defined(__x86_64__) && !defined(SW_NO_SIMD)
 #include <immintrin.h>
 
@@ -177,6 +220,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_code), cmocka_unit_test(test_every_boundary),
         cmocka_unit_test(test_extremes),   cmocka_unit_test(test_arrays),
+        cmocka_unit_test(test_encoded_arrays), cmocka_unit_test(test_overflow),
         cmocka_unit_test(test_hardware),
     };
 

@@ -155,6 +155,87 @@ static void write_once(writing *x, uint64_t shard_bytes, int n_threads, bool is_
     scratch_close(&s);
 }
 
+/* --- parts --- */
+
+#define PARTS_MAX 4096
+
+typedef struct part {
+    int t;
+    uint64_t begin, end;
+} part;
+
+typedef struct parting {
+    writing x;
+    part parts[PARTS_MAX];
+    int64_t n;
+} parting;
+
+static void cut_all(parting *p)
+{
+    test_rng rng = {p->x.seed};
+    sw_err err = {0};
+
+    for (int t = 0; t < N_TENSORS; t++) {
+        part one = {.t = t};
+        do {
+            one.begin = one.end;
+            must(sw_st_stream_cut(&one.end, p->x.w, name_of(t), one.begin,
+                                  1 + test_u64(&rng) % 300000, &err), &err);
+            assert_true(p->n < PARTS_MAX);
+            p->parts[p->n++] = one;
+        } while (one.end < (uint64_t)sizes[t]);
+    }
+    for (int64_t i = p->n - 1; i > 0; i--) {
+        const int64_t j = (int64_t)(test_u64(&rng) % (uint64_t)(i + 1));
+        const part kept = p->parts[i];
+        p->parts[i] = p->parts[j];
+        p->parts[j] = kept;
+    }
+}
+
+static void put_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const parting *p = ctx;
+    sw_err err = {0};
+    sw_code rc = SW_OK;
+
+    (void)thread;
+    for (int64_t i = begin; i < end && rc == SW_OK; i++) {
+        const part *one = &p->parts[i];
+        sw_st_stream s = {0};
+        uint64_t n_put = 0;
+        sw_st_writer_keep_pace(p->x.w, name_of(one->t), one->end);
+        rc = sw_st_stream_open_part(&s, p->x.w, name_of(one->t), one->begin, one->end, &err);
+        if (rc == SW_OK)
+            rc = sw_st_stream_add(&s, p->x.bytes + one->t + one->begin,
+                                  (size_t)(one->end - one->begin), &err);
+        if (rc == SW_OK) rc = sw_st_stream_end(&n_put, &s, &err);
+        if (rc == SW_OK && n_put != one->end - one->begin) abort();
+        sw_st_stream_close(&s);
+        if (rc == SW_OK) rc = sw_st_writer_catch_up(p->x.w, &err);
+    }
+    if (rc != SW_OK) abort();
+}
+
+static void write_parts(parting *p, uint64_t shard_bytes, int n_threads)
+{
+    sw_err err = {0};
+    scratch s;
+
+    scratch_open(&s);
+    must(sw_st_writer_new(&p->x.w, s.dir, shard_bytes, &err), &err);
+    for (int t = 0; t < N_TENSORS; t++)
+        must(sw_st_writer_declare(p->x.w, name_of(t), SW_DTYPE_U8, 1, &sizes[t], &err), &err);
+    sw_st_writer_follow(p->x.w);
+    must(sw_st_writer_begin(p->x.w, &err), &err);
+    cut_all(p);
+    sw_parallel_for(n_threads, p->n, 1, put_part, p);
+    must(sw_st_writer_commit(p->x.w, &err), &err);
+    check(&p->x, s.dir, true);
+    sw_st_writer_free(p->x.w);
+    scratch_close(&s);
+}
+
 static uint8_t *make_bytes(void)
 {
     uint8_t *bytes = NULL;
@@ -174,6 +255,18 @@ static void test_any_pieces(void **state)
     for (uint64_t seed = 0; seed < 6; seed++) {
         writing x = {.bytes = bytes, .seed = seed};
         write_once(&x, seed % 2 ? 4 << 20 : 0, 1 + (int)(seed % 3), true);
+    }
+    sw_mem_put(bytes);
+}
+
+static void test_parts_in_any_order(void **state)
+{
+    uint8_t *bytes = make_bytes();
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        parting p = {.x = {.bytes = bytes, .seed = seed}};
+        write_parts(&p, seed % 2 ? 4 << 20 : 0, 1 + (int)seed);
     }
     sw_mem_put(bytes);
 }
@@ -245,11 +338,49 @@ static void test_misuse(void **state)
     scratch_close(&s);
 }
 
+/* A tensor is not there until its last part is, and what shares a page with others is no part. */
+static void test_misuse_of_parts(void **state)
+{
+    const int64_t shape[] = {100000};
+    sw_st_stream stream = {0};
+    sw_st_writer *w = NULL;
+    uint64_t cut = 0, n_bytes = 0, end = 0;
+    sw_err err = {0};
+    scratch s;
+
+    (void)state;
+    scratch_open(&s);
+    must(sw_st_writer_new(&w, s.dir, 0, &err), &err);
+    must(sw_st_writer_declare(w, "x", SW_DTYPE_U8, 1, shape, &err), &err);
+    must(sw_st_writer_begin(w, &err), &err);
+    assert_int_equal(sw_st_writer_bytes(w, "x"), 100000);
+    assert_int_equal(sw_st_writer_bytes(w, "y"), 0);
+    must(sw_st_stream_cut(&cut, w, "x", 0, 50000, &err), &err);
+    assert_in_range(cut, 50000, 50000 + 4095);
+    must(sw_st_stream_cut(&end, w, "x", cut, 70000, &err), &err);
+    assert_int_equal(end, 100000);
+    REFUSED(sw_st_stream_cut(&end, w, "x", 100001, 1, &e), "no byte 100001");
+    REFUSED(sw_st_stream_cut(&end, w, "y", 0, 1, &e), "\"y\"");
+    REFUSED(sw_st_stream_open_part(&stream, w, "x", cut + 1, 100000, &e), "no part");
+    REFUSED(sw_st_stream_open_part(&stream, w, "x", 0, cut - 1, &e), "no part");
+    REFUSED(sw_st_stream_open_part(&stream, w, "x", cut, 100001, &e), "no part");
+    must(sw_st_stream_open_part(&stream, w, "x", cut, 100000, &err), &err);
+    for (uint64_t i = cut; i < 100000; i++) must(sw_st_stream_add(&stream, "z", 1, &err), &err);
+    REFUSED(sw_st_stream_add(&stream, "z", 1, &e), "more than declared");
+    must(sw_st_stream_end(&n_bytes, &stream, &err), &err);
+    assert_int_equal(n_bytes, 100000 - cut);
+    sw_st_stream_close(&stream);
+    REFUSED(sw_st_writer_commit(w, &e), "never written");
+    sw_st_writer_free(w);
+    scratch_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_pieces), cmocka_unit_test(test_nobody_follows),
         cmocka_unit_test(test_put_anew),   cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_parts_in_any_order), cmocka_unit_test(test_misuse_of_parts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
