@@ -6,6 +6,7 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/parallel.h"
+#include "formats/base/size.h"
 #include "formats/num/num.h"
 #include "verify/decoders/decode_spec_parts.h"
 #include "verify/metrics/fold_rows.h"
@@ -25,8 +26,8 @@
  * about -d with a deviation of 2 sqrt(d), d the squared factors in units of noise: to exceed 25
  * takes five deviations whatever d is. */
 #define EVIDENCE_MIN 25.0
-/* Each thread holds a linear twice; more threads would cost more memory. */
-#define THREADS_MAX 8
+/* Layers whose linears are looked at side by side, for each thread: files are forgotten after. */
+#define LAYERS_PER_THREAD 4
 #define COLUMN_NOISE_MIN 1e-12 /* readers in floats have hardly any */
 
 typedef struct builder {
@@ -196,22 +197,38 @@ static sw_code add_rows(builder *b, sw_fold_rows *folds, int64_t n)
     return rc;
 }
 
+typedef struct layer_folds {
+    sw_fold folds[SW_FOLDS_MAX];
+    int n;
+} layer_folds;
+
 /* Norms first: what a linear's rows were divided by shows once its columns are known. */
-static sw_code add_layer(builder *b, int64_t layer)
+static sw_code add_layers(builder *b, int64_t first, int64_t n_layers)
 {
     const sw_model *m = &b->original->model;
-    sw_fold folds[SW_FOLDS_MAX];
-    int n_folds = sw_model_folds(folds, m, layer);
     sw_fold_rows *list = NULL;
-    sw_code rc = SW_MEM_GET(&list, SW_FOLDS_MAX * (1 + m->n_experts), "folds", b->err);
+    layer_folds *layers = NULL;
+    int64_t n = 0;
+    sw_code rc;
 
-    if (rc == SW_OK)
-        rc = add_norms(b, list, list_folds(list, m, folds, n_folds, SW_FOLD_NORM, layer));
-    if (rc == SW_OK)
-        rc = add_rows(b, list, list_folds(list, m, folds, n_folds, SW_FOLD_ROWS, layer));
-    sw_mem_put(list);
+    if ((rc = SW_MEM_GET(&layers, n_layers, "folds", b->err)) != SW_OK ||
+        (rc = SW_MEM_GET(&list, n_layers * SW_FOLDS_MAX * (1 + m->n_experts), "folds",
+                         b->err)) != SW_OK)
+        goto done;
+    for (int64_t i = 0; i < n_layers && rc == SW_OK; i++) {
+        layer_folds *l = &layers[i];
+
+        l->n = sw_model_folds(l->folds, m, first + i);
+        rc = add_norms(b, list, list_folds(list, m, l->folds, l->n, SW_FOLD_NORM, first + i));
+    }
+    for (int64_t i = 0; i < n_layers && rc == SW_OK; i++)
+        n += list_folds(list + n, m, layers[i].folds, layers[i].n, SW_FOLD_ROWS, first + i);
+    if (rc == SW_OK) rc = add_rows(b, list, n);
     sw_st_forget(b->checkpoint->st);
     sw_st_forget(b->original->st);
+done:
+    sw_mem_put(layers);
+    sw_mem_put(list);
     return rc;
 }
 
@@ -221,7 +238,8 @@ sw_code sw_rescale_new(sw_rescale *out, sw_report *report, const sw_subject *che
     const sw_model *m = &original->model;
     sw_rescale r = {0};
     builder b = {.out = &r, .report = report, .checkpoint = checkpoint, .original = original,
-                 .n_threads = n_threads < THREADS_MAX ? n_threads : THREADS_MAX, .err = err};
+                 .n_threads = n_threads, .err = err};
+    const int64_t step = (int64_t)n_threads * LAYERS_PER_THREAD;
     cJSON *manifest = NULL;
     sw_code rc;
 
@@ -229,7 +247,8 @@ sw_code sw_rescale_new(sw_rescale *out, sw_report *report, const sw_subject *che
     r.is_claimed = is_listed(manifest);
     rc = SW_ARENA_TAKE(&r.groups, &r.arena, m->n_layers * (SW_FOLDS_MAX + m->n_experts), err);
     if (rc == SW_OK) rc = sw_subject_linears(&r.linears, &r.n_linears, m, &r.arena, err);
-    for (int64_t l = 0; l < m->n_layers && rc == SW_OK; l++) rc = add_layer(&b, l);
+    for (int64_t l = 0; l < m->n_layers && rc == SW_OK; l += step)
+        rc = add_layers(&b, l, sw_min_i64(step, m->n_layers - l));
     cJSON_Delete(manifest);
     if (rc == SW_OK)
         *out = r;
@@ -281,17 +300,6 @@ const double *sw_rescale_rows(const sw_rescale *rescale, const sw_linear_ref *re
     return NULL;
 }
 
-void sw_rescale_forward(float *w, const sw_rescale *rescale, const sw_linear_ref *ref)
-{
-    const double *columns = sw_rescale_columns(rescale, ref);
-    const double *rows = sw_rescale_rows(rescale, ref);
-
-    for (int64_t i = 0; (columns || rows) && i < ref->n_out; i++)
-        for (int64_t j = 0; j < ref->k_in; j++)
-            w[i * ref->k_in + j] = (float)((double)w[i * ref->k_in + j] *
-                                           (columns ? columns[j] : 1) / (rows ? rows[i] : 1));
-}
-
 void sw_rescale_back(float *w, const sw_rescale *rescale, const sw_linear_ref *ref)
 {
     const double *columns = sw_rescale_columns(rescale, ref);
@@ -303,27 +311,21 @@ void sw_rescale_back(float *w, const sw_rescale *rescale, const sw_linear_ref *r
                                            (columns ? columns[j] : 1) * (rows ? rows[i] : 1));
 }
 
-sw_rescale_column sw_rescale_worst_column(const sw_spec_weight *have, const float *want)
+sw_rescale_column sw_rescale_worst_column(const sw_column_sums *sums)
 {
     sw_rescale_column worst = {0, 1, (double)INFINITY};
     double most = 0;
 
-    for (int64_t j = 0; j < have->k_in; j++) {
-        double dot = 0, want2 = 0, have2 = 0, steps = 0, multiple, left, limit;
+    for (int64_t j = 0; j < sums->k_in; j++) {
+        const double want2 = sums->want2[j];
+        double multiple, left, limit;
 
-        for (int64_t i = 0; i < have->n_out; i++) {
-            double h = (double)have->values[i * have->k_in + j];
-            double w = (double)want[i * have->k_in + j];
-            dot += h * w;
-            want2 += w * w;
-            have2 += h * h;
-            steps += fabs(w * (double)have->scales[i * have->n_groups + have->group_of[j]]);
-        }
         if (!(want2 > 0)) continue;
-        multiple = dot / want2;
-        left = fmax(have2 - multiple * dot, 0) / want2; /* squared error about the best multiple */
-        limit = COLUMN_SLACK + COLUMN_STEPS * steps / want2 +
-                COLUMN_SIGMAS * sqrt(left / (double)have->n_out);
+        multiple = sums->dot[j] / want2;
+        /* squared error about the best multiple */
+        left = fmax(sums->have2[j] - multiple * sums->dot[j], 0) / want2;
+        limit = COLUMN_SLACK + COLUMN_STEPS * sums->steps[j] / want2 +
+                COLUMN_SIGMAS * sqrt(left / (double)sums->n_out);
         if (!(fabs(multiple - 1) / limit > most)) continue;
         most = fabs(multiple - 1) / limit;
         worst = (sw_rescale_column){j, multiple, limit};
@@ -331,25 +333,18 @@ sw_rescale_column sw_rescale_worst_column(const sw_spec_weight *have, const floa
     return worst;
 }
 
-double sw_rescale_evidence(const float *have, const float *want, int64_t n_out, int64_t k_in,
-                           const double *scale)
+double sw_rescale_evidence(const sw_column_sums *sums, const double *scale)
 {
     double evidence = 0;
 
-    for (int64_t j = 0; j < k_in; j++) {
-        double dot = 0, want2 = 0, have2 = 0, multiple, left, noise, without = 1 / scale[j];
+    for (int64_t j = 0; j < sums->k_in; j++) {
+        const double want2 = sums->want2[j], without = 1 / scale[j];
+        double multiple, left, noise;
 
-        if (scale[j] == 1.0) continue;
-        for (int64_t i = 0; i < n_out; i++) {
-            double h = (double)have[i * k_in + j], w = (double)want[i * k_in + j];
-            dot += h * w;
-            want2 += w * w;
-            have2 += h * h;
-        }
-        if (!(want2 > 0)) continue;
-        multiple = dot / want2;
-        left = fmax(have2 - multiple * dot, 0) / want2;
-        noise = fmax(left / (double)n_out, COLUMN_NOISE_MIN);
+        if (scale[j] == 1.0 || !(want2 > 0)) continue;
+        multiple = sums->dot[j] / want2;
+        left = fmax(sums->have2[j] - multiple * sums->dot[j], 0) / want2;
+        noise = fmax(left / (double)sums->n_out, COLUMN_NOISE_MIN);
         evidence += ((multiple - without) * (multiple - without) -
                      (multiple - 1) * (multiple - 1)) / noise;
     }
