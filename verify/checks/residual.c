@@ -221,7 +221,7 @@ static SW_HOT void errors_of_run(double *restrict err, double *restrict rounding
         const double cut = is_cut ? beyond : 0, e = v - (double)have[i];
 
         err[i] = is_cut ? 0 : e;
-        rounding2[i] = own * own / 12 + cut * cut * c.s * c.s;
+        rounding2[i] = own * own * (1.0 / 12) + cut * cut * c.s * c.s;
     }
 }
 
@@ -232,12 +232,11 @@ static void look_at_run(residual *r, const sw_spec_run *run, int64_t n, int64_t 
     run_scale c = {.s = (double)w->scales[cell] * (double)w->global, .lowest = r->lowest,
                    .offset = w->offsets ? (double)w->offsets[cell] : 0, .highest = r->highest};
 
-    memset(r->err + at, 0, (size_t)count * sizeof *r->err);
-    memset(r->noise2 + at, 0, (size_t)count * sizeof *r->noise2);
-    if (run->is_outlier) return; /* stored as it is */
-    if (!(fabs(c.s) > 0)) {
-        for (int64_t i = at; i < at + count; i++)
-            r->err[i] = (double)r->want[i] - (double)r->have[i];
+    if (run->is_outlier || !(fabs(c.s) > 0)) {
+        for (int64_t i = at; i < at + count; i++) { /* an outlier is stored as it is */
+            r->err[i] = run->is_outlier ? 0 : (double)r->want[i] - (double)r->have[i];
+            r->noise2[i] = 0;
+        }
         return;
     }
     if (has_zeros(w)) {

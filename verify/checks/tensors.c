@@ -19,7 +19,7 @@
 #define THREADS_MAX 64
 /* Linears between two looks at what a caller wants, and at what files keep in memory; for each
  * thread, and the largest first, so that threads end together. */
-#define LINEARS_PER_THREAD 8
+#define LINEARS_PER_THREAD 4
 
 typedef struct tensor_slot {
     const sw_subject_linear *linear;

@@ -78,6 +78,8 @@ sw_code sw_linear_rows_open(sw_linear_rows *out, const sw_subject *subject,
         rc = sw_st_fetch(&out->own_bytes, t, err);
         out->stored = out->own_bytes.data;
         out->dtype = t->view.dtype;
+        out->st = subject->st;
+        out->tensor = t;
     } else {
         rc = sw_original_weight(&out->own_values, subject, l, err);
         out->values = out->own_values;
@@ -88,6 +90,7 @@ sw_code sw_linear_rows_open(sw_linear_rows *out, const sw_subject *subject,
 
 void sw_linear_rows_free(sw_linear_rows *rows)
 {
+    if (rows->tensor) sw_st_forget_tensor(rows->st, rows->tensor);
     sw_spec_rows_free(&rows->codes);
     sw_spec_weight_free(&rows->own_codes);
     sw_st_drop(&rows->own_bytes);

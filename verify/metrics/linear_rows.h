@@ -19,6 +19,8 @@ typedef struct sw_linear_rows {
     /* factors of a rescaled linear, borrowed (rescale.h): what inputs are multiplied and channels
      * divided by; NULL: nothing */
     const double *columns, *rows;
+    const sw_st *st;      /* whose mapped tensor is read; what was read need not stay in memory */
+    const sw_st_tensor *tensor;
     float *own_values;    /* what it has to free */
     sw_st_bytes own_bytes;
     sw_spec_weight own_codes;
