@@ -26,8 +26,8 @@
  * about -d with a deviation of 2 sqrt(d), d the squared factors in units of noise: to exceed 25
  * takes five deviations whatever d is. */
 #define EVIDENCE_MIN 25.0
-/* Layers whose linears are looked at side by side, for each thread: most have two folds, a large and
- * a small one. What was read of files is forgotten after them. */
+/* Layers whose linears are looked at side by side, for each thread: most have two folds, a large
+ * and a small one. What was read of files is forgotten after them. */
 #define LAYERS_PER_THREAD 1
 #define COLUMN_NOISE_MIN 1e-12 /* readers in floats have hardly any */
 

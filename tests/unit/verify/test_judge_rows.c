@@ -392,8 +392,9 @@ static void test_windows_that_stand_out(void **state)
 
 enum { ROWS = 296, INPUTS = 160, GROUP = 32 };
 
-/* Plainly rounded weights, and errors of `size` steps in a block of them. */
-static const char *damaged(double size, const int64_t at[4])
+/* Plainly rounded weights of which the codes lack the share `lost`, and errors of `size` steps in a
+ * block of them. */
+static const char *damaged(double size, const int64_t at[4], double lost)
 {
     static uint8_t codes[ROWS * INPUTS];
     static float original[ROWS * INPUTS], scales[ROWS * INPUTS / GROUP];
@@ -419,7 +420,8 @@ static const char *damaged(double size, const int64_t at[4])
             group_of[k] = (int32_t)(k / GROUP);
             codes[n * INPUTS + k] = (uint8_t)(test_uniform(&rng) < 0.5 ? 4 : 12);
             if (is_in) steps = size * ((n + k) % 2 ? -1 : 1); /* nothing of the weight is lost */
-            original[n * INPUTS + k] = (float)(0.01 * (codes[n * INPUTS + k] - 8 + steps));
+            original[n * INPUTS + k] = (float)(0.01 * ((codes[n * INPUTS + k] - 8) / (1 - lost) +
+                                                       steps));
         }
     assert_int_equal(sw_residual_check(why, &w, &rows, &err), SW_OK);
     return why;
@@ -449,10 +451,23 @@ static void test_every_shape_of_window(void **state)
         const char *why = "";
 
         for (double size = 0.3; size < 20 && !why[0]; size *= 1.03)
-            why = damaged(size, cases[i].at);
+            why = damaged(size, cases[i].at, 0);
         if (strncmp(why, cases[i].said, strlen(cases[i].said)) != 0)
             fail_msg("have \"%s\", want \"%s\"", why, cases[i].said);
     }
+}
+
+/* What no window shows, all of them together do. */
+static void test_loss_of_the_whole(void **state)
+{
+    static const char want[] = "channels 0 to 295: 15 % of the original weight";
+    const int64_t none[4] = {0, 0, 0, 0};
+    const char *why;
+
+    (void)state;
+    assert_string_equal(damaged(0, none, 0), "");
+    why = damaged(0, none, 0.15);
+    if (strncmp(why, want, strlen(want)) != 0) fail_msg("have \"%s\", want \"%s\"", why, want);
 }
 
 static void test_vector_sums(void **state)
@@ -497,6 +512,7 @@ int main(void)
         cmocka_unit_test(test_windows),
         cmocka_unit_test(test_windows_that_stand_out),
         cmocka_unit_test(test_every_shape_of_window),
+        cmocka_unit_test(test_loss_of_the_whole),
         cmocka_unit_test(test_vector_sums),
     };
 
