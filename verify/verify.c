@@ -379,10 +379,14 @@ static sw_code check_loaders(verifier *v, sw_err *err)
 static sw_code hold_to_original(verifier *v, sw_err *err)
 {
     sw_report *r = &v->report;
+    sw_span span = sw_span_open("judge floats");
     sw_code rc = sw_verify_float_linears(r, &v->checkpoint, &v->original, v->options->progress,
                                          err);
 
+    sw_span_close(span, NULL);
+    span = sw_span_open("judge coverage");
     if (rc == SW_OK) rc = sw_verify_coverage(r, &v->checkpoint, &v->original, &v->rescale, err);
+    sw_span_close(span, NULL);
     return rc == SW_OK ? sw_verify_config(r, &v->checkpoint, &v->original, err) : rc;
 }
 
@@ -495,6 +499,17 @@ static sw_code judge_files(verifier *v, sw_err *err)
     return SW_OK;
 }
 
+/* What moved between producers and their readers, which all that follows goes by. */
+static sw_code judge_rescaled(verifier *v, const sw_subject *original, sw_err *err)
+{
+    sw_span span = sw_span_open("judge rescaled");
+    sw_code rc = sw_rescale_new(&v->rescale, &v->report, &v->checkpoint, original, v->n_alone,
+                                err);
+
+    sw_span_close(span, NULL);
+    return rc;
+}
+
 /* Every tensor by the second decoder, and what can be told of the checkpoint by itself. */
 static sw_code judge_values(verifier *v, const sw_subject *original, sw_err *err)
 {
@@ -519,10 +534,7 @@ static sw_code judge(verifier *v, sw_err *err)
 
     if (rc != SW_OK) return rc;
     original = v->has_original ? &v->original : NULL;
-    if (original &&
-        (rc = sw_rescale_new(&v->rescale, r, &v->checkpoint, original, v->n_alone,
-                             err)) != SW_OK)
-        return rc;
+    if (original && (rc = judge_rescaled(v, original, err)) != SW_OK) return rc;
     if ((rc = judge_values(v, original, err)) != SW_OK) return rc;
     if (original && (rc = hold_to_original(v, err)) != SW_OK) return rc;
     if (!r->n_tensors && v->checkpoint.is_quantized && !v->checkpoint.is_gguf &&

@@ -26,6 +26,7 @@ typedef struct sw_vec_sums {
 } sw_vec_sums;
 
 void sw_vec_add(sw_vec_sums *sums, const float *have, const float *want, int64_t n);
+double sw_vec_total(const double *x, int64_t n); /* their sum */
 /* ||have - want|| / ||want||; 0 when both are zero, infinity when only `want` is. */
 double sw_vec_rel_err(const sw_vec_sums *sums);
 /* <have, want> / (||have|| ||want||); 1 when both are zero, 0 when one is. */

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "formats/base/hot.h"
+
 /* Of codes a plain choice has at most half a step, and what a scale of 16 bits leaves. */
 #define HALF_STEP (0.5 + 1e-4)
 #define TOLD_STEPS 0.25
@@ -45,6 +47,55 @@ void sw_nearest_add(sw_nearest *t, int64_t n, int64_t k, double steps, double sl
     }
     if (off > OUTLIER_STEPS + slack) add_far(&t->outliers, n, k);
     if (off > STRAY_STEPS + slack) add_far(&t->row_strays, n, k);
+}
+
+/* What sw_nearest_add counts of a run. */
+typedef struct run_counts {
+    int64_t nearest, inexact, told, told_nearest, far;
+} run_counts;
+
+#define NEAREST_WHOLE 0x1.8p52 /* added and taken away again: the nearest whole number */
+
+/* Where two whole numbers are as near, which one is taken does not show. */
+static SW_HOT run_counts count_run(const sw_nearest_run *run)
+{
+    int64_t n_nearest = 0, inexact = 0, n_told = 0, told_nearest = 0, far = 0;
+
+    for (int64_t i = 0; i < run->n_inputs; i++) {
+        const double steps = run->steps[i], off = fabs(steps);
+        const double left = fabs(off - (off + NEAREST_WHOLE - NEAREST_WHOLE));
+        const bool is_clipped = (run->levels[i] <= run->lowest) & (steps < 0);
+        const bool is_cut = is_clipped | ((run->levels[i] >= run->highest) & (steps > 0));
+        const bool is_nearest = is_cut | (off <= HALF_STEP);
+        const bool is_told = (left > TOLD_STEPS) & !is_cut;
+
+        n_nearest += is_nearest;
+        inexact += (off > EXACT_STEPS) & (is_cut | (left > EXACT_STEPS));
+        n_told += is_told;
+        told_nearest += is_told & is_nearest;
+        far += (off > OUTLIER_STEPS) & !is_cut;
+    }
+    return (run_counts){n_nearest, inexact, n_told, told_nearest, far};
+}
+
+void sw_nearest_add_run(sw_nearest *t, int64_t n, int64_t k, const sw_nearest_run *run)
+{
+    const run_counts c = count_run(run);
+
+    t->row_n += run->n_inputs;
+    t->row_nearest += c.nearest;
+    t->n_told += c.told;
+    t->n_told_nearest += c.told_nearest;
+    if (c.inexact) t->row_is_inexact = true;
+    for (int64_t i = 0; c.far && i < run->n_inputs; i++) {
+        const double steps = run->steps[i], off = fabs(steps);
+        const double slack = run->slack * fabs((double)run->levels[i] / run->sizes[i]);
+
+        if (run->levels[i] <= run->lowest ? steps < 0 : run->levels[i] >= run->highest && steps > 0)
+            continue;
+        if (off > OUTLIER_STEPS + slack) add_far(&t->outliers, n, k + i);
+        if (off > STRAY_STEPS + slack) add_far(&t->row_strays, n, k + i);
+    }
 }
 
 void sw_nearest_end_row(sw_nearest *t)

@@ -41,6 +41,17 @@ typedef struct sw_nearest {
 void sw_nearest_add(sw_nearest *t, int64_t n, int64_t k, double steps, double slack,
                     bool is_clipped);
 
+/* The same of inputs k to k + n_inputs of a channel. levels[]: the codes', in steps of their scale;
+ * sizes[]: of the steps about them; an input's slack is `slack` times their quotient. */
+typedef struct sw_nearest_run {
+    const double *steps, *sizes;
+    const float *levels;
+    float lowest, highest; /* levels of the ends of the grid */
+    double slack;
+    int64_t n_inputs;
+} sw_nearest_run;
+void sw_nearest_add_run(sw_nearest *t, int64_t n, int64_t k, const sw_nearest_run *run);
+
 void sw_nearest_end_row(sw_nearest *t);
 
 /* why[size] becomes empty, or one sentence on the first code that the rest of a plainly rounded

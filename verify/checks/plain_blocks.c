@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/mem.h"
 #include "verify/base/apart.h"
 
 /* A weight follows the rule when this share of its blocks do. Plain ones measure 1, searched and
@@ -64,17 +65,18 @@ static void look_at_codes(tally *t, const sw_spec_weight *w, const float *v, int
 }
 
 /* Values that are those of the original, as where its codes were taken over: any scale is right. */
-static bool holds_exactly(const sw_spec_weight *w, const float *v, int64_t n, int64_t from)
+static bool holds_exactly(const float *have, const float *v, int64_t from, int64_t n_elems)
 {
-    bool is_same = w->values != NULL;
+    bool is_same = true;
 
-    for (int64_t k = from; k < from + w->group_elems && is_same; k++)
-        is_same = !(fabsf(w->values[n * w->k_in + k] - v[k]) > 0.0f);
+    for (int64_t k = from; k < from + n_elems && is_same; k++)
+        is_same = !(fabsf(have[k] - v[k]) > 0.0f);
     return is_same;
 }
 
+/* v, have: the row of the original, and as it is decoded. */
 static void look_at_block(tally *t, const sw_spec_weight *w, const struct rule *rule,
-                          const float *v, int64_t n, int64_t g)
+                          const float *v, const float *have_row, int64_t n, int64_t g)
 {
     const int64_t cell = n * w->n_groups + g, from = g * w->group_elems;
     double low = (double)v[from], high = low, have = (double)w->scales[cell], want;
@@ -94,7 +96,7 @@ static void look_at_block(tally *t, const sw_spec_weight *w, const struct rule *
     t->n_blocks++;
     t->n_plain += is_plain;
     if (is_plain) look_at_codes(t, w, v, n, g);
-    else if (!holds_exactly(w, v, n, from) && !t->n_scales++)
+    else if (!holds_exactly(have_row, v, from, w->group_elems) && !t->n_scales++)
         t->scale = (misfit){n, g, from, have, want};
 }
 
@@ -116,20 +118,40 @@ static void say(char *why, size_t size, const tally *t, const sw_spec_weight *w)
                        (long long)t->n_codes);
 }
 
-void sw_plain_blocks_check(char *why, size_t size, const sw_spec_weight *w, const float *original)
+static sw_code look_at_rows(tally *t, const sw_spec_weight *w, const struct rule *rule,
+                            const sw_linear_rows *original, sw_err *err)
+{
+    sw_linear_rows have = {0};
+    float *rows = NULL;
+    sw_code rc = SW_MEM_GET(&rows, 2 * w->k_in, "rows", err);
+
+    if (rc == SW_OK) rc = sw_linear_rows_of_codes(&have, w, err);
+    for (int64_t n = 0; n < w->n_out && rc == SW_OK; n++) {
+        sw_linear_rows_get(rows, original, n, 0, w->k_in);
+        sw_linear_rows_get(rows + w->k_in, &have, n, 0, w->k_in);
+        for (int64_t g = 0; g < w->n_groups; g++)
+            look_at_block(t, w, rule, rows, rows + w->k_in, n, g);
+    }
+    sw_linear_rows_free(&have);
+    sw_mem_put(rows);
+    return rc;
+}
+
+sw_code sw_plain_blocks_check(char *why, size_t size, const sw_spec_weight *w,
+                              const sw_linear_rows *original, sw_err *err)
 {
     const size_t n_rules = sizeof rules / sizeof *rules;
     size_t at = 0;
     tally t = {0};
+    sw_code rc;
 
     why[0] = '\0';
     while (at < n_rules && !(w->blocks && !strcmp(w->blocks, rules[at].blocks))) at++;
-    if (at == n_rules || w->n_out * w->n_groups < BLOCKS_MIN) return;
-    for (int64_t n = 0; n < w->n_out; n++)
-        for (int64_t g = 0; g < w->n_groups; g++)
-            look_at_block(&t, w, &rules[at], original + n * w->k_in, n, g);
+    if (at == n_rules || w->n_out * w->n_groups < BLOCKS_MIN) return SW_OK;
+    if ((rc = look_at_rows(&t, w, &rules[at], original, err)) != SW_OK) return rc;
     if ((double)t.n_plain < PLAIN_SHARE * (double)t.n_blocks ||
         (double)t.n_codes > (1 - PLAIN_SHARE) * (double)(w->n_out * w->k_in))
-        return;
+        return SW_OK;
     if (t.n_scales || t.n_codes) say(why, size, &t, w);
+    return SW_OK;
 }

@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
+#include "formats/base/size.h"
 #include "verify/base/apart.h"
 #include "verify/checks/nearest.h"
+#include "verify/checks/run_sums.h"
 
 /* The same over a whole weight, where chance evens out, as factor of the root mean square. Scales
  * that came from other rows or groups of like size pass every bound on single groups. Sound
@@ -163,18 +165,6 @@ static void add_cell(sums *all, const sw_spec_weight *w, const cell *x, int64_t 
     add_cell_rival(all, ZERO_DOWN, x, s, s, -1);
 }
 
-/* The code that stands at n, k instead of the one that belongs to `value`, decoded as `have`. */
-static void add_swap(sums *all, rival r, const sw_spec_weight *w, double value, double have,
-                     double scale, int zero, int64_t n, int64_t k)
-{
-    double other;
-
-    if (n >= w->n_out || k >= w->k_in) return;
-    other = scale * sw_spec_level(w, w->codes[n * w->k_in + k], zero);
-    add_reading(&all->own[r], value * have, have * have, value * value);
-    add_reading(&all->rival[r], value * other, other * other, value * value);
-}
-
 static int highest_code(const sw_spec_weight *w)
 {
     if (w->levels) return w->n_levels - 1;
@@ -187,46 +177,140 @@ static int lowest_code(const sw_spec_weight *w)
     return w->exponent_bits ? highest_code(w) | 1 << (w->bits - 1) : 0;
 }
 
-/* Is the code the nearest one that the grid offers? */
-/* `level`: what the code counts in steps, by which the error of a fold counts too. */
-static void add_nearest(sums *all, const sw_spec_weight *w, int64_t n, int64_t k, double steps,
-                        double level)
-{
-    int code = w->codes[n * w->k_in + k];
-    bool is_clipped = code == lowest_code(w) ? steps < 0 : code == highest_code(w) && steps > 0;
+enum { BAND_ROWS = 16 }; /* rows 8 apart lie in one */
 
-    sw_nearest_add(&all->nearest, n, k, steps, w->fold_err * fabs(level), is_clipped);
+/* What rows are looked at with. */
+typedef struct row_work {
+    const sw_linear_rows *original;
+    sw_spec_rows codes;
+    cell *cells;          /* [n_groups] */
+    float *levels;        /* [BAND_ROWS, k_in] of the band, under a zero point of 0 */
+    float *want, *have;   /* [k_in] */
+    float *turned;        /* [k_in] levels of neighbouring inputs */
+    float *centred;       /* [k_in] */
+    double *steps, *sizes; /* [k_in] */
+    double size_of[256];  /* of the step around each code's level */
+    float lowest, highest; /* levels of the ends of the grid */
+} row_work;
+
+static void work_free(row_work *k)
+{
+    sw_spec_rows_free(&k->codes);
+    sw_mem_put(k->cells);
+    sw_mem_put(k->levels);
+    sw_mem_put(k->steps);
 }
 
-static void add_row(sums *all, cell *cells, const sw_spec_weight *w, const float *row, int64_t n)
+static sw_code work_new(row_work *k, const sw_spec_weight *w, const sw_linear_rows *original,
+                        sw_err *err)
 {
-    memset(cells, 0, (size_t)w->n_groups * sizeof *cells);
-    for (int64_t k = 0; k < w->k_in; k++) {
-        int64_t at = n * w->n_groups + w->group_of[k];
-        double offset = w->offsets ? (double)w->offsets[at] : 0;
-        double v = (double)row[k] - offset, s = (double)w->scales[at] * (double)w->global;
-        int zero = w->zeros[at];
-        double c = sw_spec_level(w, w->codes[n * w->k_in + k], zero), err = v - s * c;
-        double step = sw_spec_step(w, c);
-        cell *x = &cells[w->group_of[k]];
+    const int64_t k_in = w->k_in;
+    sw_code rc;
 
-        if (w->is_outlier && w->is_outlier[k]) continue; /* its codes say nothing */
-        x->n += 1;
-        x->w1 += v;
-        x->w2 += v * v;
-        x->c1 += c;
-        x->c2 += c * c;
-        x->wc += v * c;
-        x->r2 += step * step;
-        all->err2 += err * err;
-        add_nearest(all, w, n, k, fabs(err) > 0 && fabs(s) > 0 ? err / (s * step) : 0, c / step);
-        add_swap(all, SWAP_INPUTS, w, v, s * c, s, zero, n, k ^ 1);
-        add_swap(all, SWAP_CHANNELS, w, v, s * c, s, zero, n ^ 1, k);
-        add_swap(all, SWAP_ROWS8, w, v, s * c, s, zero, n ^ 8, k);
+    *k = (row_work){.original = original};
+    if ((rc = sw_spec_rows_new(&k->codes, w, err)) != SW_OK ||
+        (rc = SW_MEM_GET(&k->cells, w->n_groups, "groups of a row", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&k->levels, (BAND_ROWS + 4) * k_in, "levels of rows", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&k->steps, 2 * k_in, "steps of a row", err)) != SW_OK)
+        return rc;
+    k->want = k->levels + BAND_ROWS * k_in;
+    k->have = k->want + k_in;
+    k->turned = k->have + k_in;
+    k->centred = k->turned + k_in;
+    k->sizes = k->steps + k_in;
+    for (int64_t i = 0; i < k_in; i++) k->sizes[i] = 1;
+    for (int code = 0; code < 256; code++)
+        k->size_of[code] = isnan(k->codes.levels[code])
+                               ? 1 : sw_spec_step(w, (double)k->codes.levels[code]);
+    k->lowest = k->codes.levels[lowest_code(w)];
+    k->highest = k->codes.levels[highest_code(w)];
+    return SW_OK;
+}
+
+/* Of a rival that stands beside its own reading, which the sums of the run have. */
+static void add_swap(sums *all, rival r, const sw_run_sums *own, const sw_run *run,
+                     const float *others)
+{
+    const sw_run_reading have = sw_run_read(run, others);
+    const double s = run->scale;
+
+    add_reading(&all->own[r], s * own->wc, s * s * own->c2, own->w2);
+    add_reading(&all->rival[r], s * have.wc, s * s * have.c2, own->w2);
+}
+
+static void add_run(sums *all, row_work *work, const sw_spec_run *place, int64_t n)
+{
+    const sw_spec_weight *w = work->codes.w;
+    const int64_t at = n * w->n_groups + place->group, k = place->k;
+    const int64_t k_in = w->k_in, first = n / BAND_ROWS * BAND_ROWS;
+    const float zero = w->exponent_bits || w->levels ? 0 : (float)w->zeros[at];
+    const sw_run run = {place->n, (double)w->scales[at] * (double)w->global,
+                        w->offsets ? (double)w->offsets[at] : 0, zero, work->want + k,
+                        work->levels + (n - first) * k_in + k, work->sizes + k};
+    const sw_nearest_run nearest = {work->steps + k, work->sizes + k, work->centred + k,
+                                    work->lowest - zero, work->highest - zero, w->fold_err,
+                                    place->n};
+    const sw_run_sums own = sw_run_sum(work->centred + k, work->steps + k, &run);
+    cell *x = &work->cells[place->group];
+
+    x->n += (double)place->n;
+    x->w1 += own.w1;
+    x->w2 += own.w2;
+    x->c1 += own.c1;
+    x->c2 += own.c2;
+    x->wc += own.wc;
+    x->r2 += own.r2;
+    all->err2 += own.err2;
+    sw_nearest_add_run(&all->nearest, n, k, &nearest);
+    add_swap(all, SWAP_INPUTS, &own, &run, work->turned + k);
+    if ((n ^ 1) < w->n_out)
+        add_swap(all, SWAP_CHANNELS, &own, &run, work->levels + ((n ^ 1) - first) * k_in + k);
+    if ((n ^ 8) < w->n_out)
+        add_swap(all, SWAP_ROWS8, &own, &run, work->levels + ((n ^ 8) - first) * k_in + k);
+}
+
+/* An odd last input has no neighbour and stands for itself. */
+static void turn_pairs(float *turned, const float *levels, int64_t k_in)
+{
+    for (int64_t k = 0; k + 1 < k_in; k += 2) {
+        turned[k] = levels[k + 1];
+        turned[k + 1] = levels[k];
     }
+    if (k_in % 2) turned[k_in - 1] = levels[k_in - 1];
+}
+
+static void add_row(sums *all, row_work *work, int64_t n)
+{
+    const sw_spec_weight *w = work->codes.w;
+    const int64_t k_in = w->k_in;
+    const float *levels = work->levels + n % BAND_ROWS * k_in;
+
+    memset(work->cells, 0, (size_t)w->n_groups * sizeof *work->cells);
+    sw_linear_rows_get(work->want, work->original, n, 0, k_in);
+    sw_spec_rows_values(work->have, levels, &work->codes, n, 0, k_in);
+    turn_pairs(work->turned, levels, k_in);
+    for (int64_t k = 0; k < k_in && (w->exponent_bits || w->levels); k++)
+        work->sizes[k] = work->size_of[w->codes[n * k_in + k]];
+    for (int64_t i = 0; i < work->codes.n_runs; i++) /* codes of outliers say nothing */
+        if (!work->codes.runs[i].is_outlier) add_run(all, work, &work->codes.runs[i], n);
     sw_nearest_end_row(&all->nearest);
-    for (int64_t g = 0; g < w->n_groups; g++) add_cell(all, w, &cells[g], n, g);
-    sw_vec_add(&all->vec, w->values + n * w->k_in, row, w->k_in);
+    for (int64_t g = 0; g < w->n_groups; g++) add_cell(all, w, &work->cells[g], n, g);
+    sw_vec_add(&all->vec, work->have, work->want, k_in);
+}
+
+static sw_code add_rows(sums *all, const sw_spec_weight *w, const sw_linear_rows *original,
+                        sw_err *err)
+{
+    row_work work;
+    sw_code rc = work_new(&work, w, original, err);
+
+    for (int64_t n = 0; n < w->n_out && rc == SW_OK; n++) {
+        for (int64_t i = n; i < sw_min_i64(n + BAND_ROWS, w->n_out) && n % BAND_ROWS == 0; i++)
+            sw_spec_rows_levels(work.levels + (i - n) * w->k_in, &work.codes, i, 0, w->k_in);
+        add_row(all, &work, n);
+    }
+    work_free(&work);
+    return rc;
 }
 
 /* Share of the original's power that a reading leaves unexplained, whatever its overall scale:
@@ -267,19 +351,37 @@ static double refit(double *most, const sums *all, const sw_spec_weight *w)
     return sqrt((all->own2 - floor2) / fmax(all->fit2, floor2 / 16));
 }
 
-static bool is_transposed(const sw_spec_weight *w, const float *original)
+static sw_code look_transposed(bool *is_so, const sw_spec_weight *w,
+                               const sw_linear_rows *original, sw_err *err)
 {
+    const int64_t k_in = w->k_in;
+    sw_linear_rows have = {0};
+    float *want = NULL, *row = NULL;
     sw_vec_sums turned = {0};
+    sw_code rc;
 
-    if (w->n_out != w->k_in) return false;
-    for (int64_t n = 0; n < w->n_out; n++)
-        for (int64_t k = 0; k < w->k_in; k++)
-            sw_vec_add(&turned, w->values + k * w->k_in + n, original + n * w->k_in + k, 1);
-    return sw_vec_cosine(&turned) >= cosine_min(least_bits(w));
+    *is_so = false;
+    if (w->n_out != k_in) return SW_OK;
+    if ((rc = SW_MEM_GET(&want, k_in * k_in, "original weight", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&row, k_in, "row", err)) != SW_OK ||
+        (rc = sw_linear_rows_of_codes(&have, w, err)) != SW_OK)
+        goto done;
+    for (int64_t n = 0; n < k_in; n++) sw_linear_rows_get(want + n * k_in, original, n, 0, k_in);
+    for (int64_t n = 0; n < k_in; n++) {
+        sw_linear_rows_get(row, &have, n, 0, k_in);
+        for (int64_t k = 0; k < k_in; k++) sw_vec_add(&turned, row + k, want + k * k_in + n, 1);
+    }
+    *is_so = sw_vec_cosine(&turned) >= cosine_min(least_bits(w));
+done:
+    sw_linear_rows_free(&have);
+    sw_mem_put(want);
+    sw_mem_put(row);
+    return rc;
 }
 
-static void explain(char why[SW_PLAUSIBLE_TEXT_BYTES], const sw_report_tensor *t, const sums *all,
-                    const sw_spec_weight *w, const float *original)
+static sw_code explain(char why[SW_PLAUSIBLE_TEXT_BYTES], const sw_report_tensor *t,
+                       const sums *all, const sw_spec_weight *w, const sw_linear_rows *original,
+                       sw_err *err)
 {
     double gain, least = cosine_min(least_bits(w)), refit_max, over = refit(&refit_max, all, w);
     rival best = best_rival(&gain, all);
@@ -287,9 +389,12 @@ static void explain(char why[SW_PLAUSIBLE_TEXT_BYTES], const sw_report_tensor *t
     const sw_apart error = sw_apart_digits(t->weight_err, t->weight_bound, 4);
     const sw_apart group = sw_apart_places(all->worst_cell, all->worst_cell / all->worst_over, 1);
     const sw_apart scales = sw_apart_places(over, refit_max, 2);
+    bool is_transposed = false;
+    sw_code rc = SW_OK;
 
     why[0] = '\0';
-    if (t->cosine < least && is_transposed(w, original))
+    if (t->cosine < least) rc = look_transposed(&is_transposed, w, original, err);
+    if (is_transposed)
         (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "fits the original better when transposed");
     else if (best != N_RIVALS)
         (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "%.0f %% of its error goes with %s",
@@ -311,35 +416,49 @@ static void explain(char why[SW_PLAUSIBLE_TEXT_BYTES], const sw_report_tensor *t
                        scales.have, scales.limit);
     else
         sw_nearest_check(why, SW_PLAUSIBLE_TEXT_BYTES, &all->nearest);
+    return rc;
 }
 
-sw_code sw_plausible_check(sw_report_tensor *t, char why[SW_PLAUSIBLE_TEXT_BYTES],
-                           const sw_spec_weight *w, const float *original, sw_err *err)
+static void measure_scales(sw_report_tensor *t, const sw_spec_weight *w)
 {
-    int64_t n_cells = w->n_out * w->n_groups;
-    cell *cells = NULL;
+    t->scale_min = t->scale_max = fabs((double)w->scales[0]);
+    for (int64_t i = 1; i < w->n_out * w->n_groups; i++) {
+        const double scale = fabs((double)w->scales[i]);
+
+        if (scale < t->scale_min) t->scale_min = scale;
+        if (scale > t->scale_max) t->scale_max = scale;
+    }
+}
+
+sw_code sw_plausible_check_rows(sw_report_tensor *t, char why[SW_PLAUSIBLE_TEXT_BYTES],
+                                const sw_spec_weight *w, const sw_linear_rows *original,
+                                sw_err *err)
+{
     sums all = {.worst_cell = 0};
     sw_code rc = SW_OK;
 
     why[0] = '\0';
-    t->scale_min = t->scale_max = fabs((double)w->scales[0]);
-    for (int64_t i = 1; i < n_cells; i++) {
-        t->scale_min = fmin(t->scale_min, fabs((double)w->scales[i]));
-        t->scale_max = fmax(t->scale_max, fabs((double)w->scales[i]));
-    }
+    measure_scales(t, w);
     t->weight_err = t->weight_bound = t->step_rms = t->worst_cell = t->rounded = -1;
     if (!original) return SW_OK;
-    if ((rc = SW_MEM_GET(&cells, w->n_groups, "groups of a row", err)) != SW_OK) return rc;
-    for (int64_t n = 0; n < w->n_out; n++) add_row(&all, cells, w, original + n * w->k_in, n);
-    sw_mem_put(cells);
+    if ((rc = add_rows(&all, w, original, err)) != SW_OK) return rc;
     t->step_rms = sqrt(all.err2 / all.round2);
     t->weight_err = sw_vec_rel_err(&all.vec);
     t->weight_bound = step_rms_max(w) * sqrt(all.round2 / all.vec.want2);
     t->cosine = sw_vec_cosine(&all.vec);
     t->worst_cell = all.worst_cell;
     t->rounded = (double)all.nearest.n_nearest / (double)(w->n_out * w->k_in);
-    explain(why, t, &all, w, original);
-    if (!why[0]) rc = sw_residual_check(why, w, original, err);
-    if (rc == SW_OK && !why[0]) sw_plain_blocks_check(why, SW_PLAUSIBLE_TEXT_BYTES, w, original);
+    rc = explain(why, t, &all, w, original, err);
+    if (rc == SW_OK && !why[0]) rc = sw_residual_check(why, w, original, err);
+    if (rc == SW_OK && !why[0])
+        rc = sw_plain_blocks_check(why, SW_PLAUSIBLE_TEXT_BYTES, w, original, err);
     return rc;
+}
+
+sw_code sw_plausible_check(sw_report_tensor *t, char why[SW_PLAUSIBLE_TEXT_BYTES],
+                           const sw_spec_weight *w, const float *original, sw_err *err)
+{
+    const sw_linear_rows rows = sw_linear_rows_of(original, w->n_out, w->k_in);
+
+    return sw_plausible_check_rows(t, why, w, original ? &rows : NULL, err);
 }

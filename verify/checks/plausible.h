@@ -14,6 +14,7 @@
 
 #include "verify/base/report.h"
 #include "verify/decoders/decode_spec.h"
+#include "verify/metrics/linear_rows.h"
 
 #define SW_PLAUSIBLE_TEXT_BYTES 480
 
@@ -23,6 +24,11 @@
 sw_code sw_plausible_check(sw_report_tensor *t, char why[SW_PLAUSIBLE_TEXT_BYTES],
                            const sw_spec_weight *w, const float *original,
                            sw_err *err) SW_MUST_USE;
+/* The same of an original that is read row by row. Of w the values are only needed where it has
+ * outliers. */
+sw_code sw_plausible_check_rows(sw_report_tensor *t, char why[SW_PLAUSIBLE_TEXT_BYTES],
+                                const sw_spec_weight *w, const sw_linear_rows *original,
+                                sw_err *err) SW_MUST_USE;
 
 /* Is the error of a decoded weight that of rounding, everywhere in it?
  *
@@ -37,10 +43,10 @@ sw_code sw_plausible_check(sw_report_tensor *t, char why[SW_PLAUSIBLE_TEXT_BYTES
 
 #define SW_RESIDUAL_TEXT_BYTES 320
 
-/* why[] becomes empty when every window is plausible, else one sentence on the worst. `original`
- * is f32 [n_out, k_in], as are the values of w. Memory: some 100 rows of k_in doubles. */
+/* why[] becomes empty when every window is plausible, else one sentence on the worst. Memory: some
+ * 20 rows of k_in doubles. */
 sw_code sw_residual_check(char why[SW_RESIDUAL_TEXT_BYTES], const sw_spec_weight *w,
-                          const float *original, sw_err *err) SW_MUST_USE;
+                          const sw_linear_rows *original, sw_err *err) SW_MUST_USE;
 
 /* Are blocks of GGUF just what plain rounding makes of the original?
  *
@@ -51,8 +57,8 @@ sw_code sw_residual_check(char why[SW_RESIDUAL_TEXT_BYTES], const sw_spec_weight
  * which is far below what bounds for rounding in general could see. */
 
 /* why[size] becomes empty, or one sentence on the first block or code that the rule does not give.
- * Empty too for weights that were not rounded by it, of other types, or too small to tell.
- * `original` is f32 [n_out, k_in]. */
-void sw_plain_blocks_check(char *why, size_t size, const sw_spec_weight *w, const float *original);
+ * Empty too for weights that were not rounded by it, of other types, or too small to tell. */
+sw_code sw_plain_blocks_check(char *why, size_t size, const sw_spec_weight *w,
+                              const sw_linear_rows *original, sw_err *err) SW_MUST_USE;
 
 #endif

@@ -5,12 +5,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/hot.h"
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "verify/base/apart.h"
+#include "verify/checks/window_sums.h"
 
-/* Rows that are looked at together, and elements of a row or column that tell its level. */
-enum { BAND_ROWS = 64, SAMPLES_MAX = 256 };
+/* Rows that are looked at together, elements of a row or column that tell its level, inputs that
+ * are sampled at once, and the smallest window that tells a loss. */
+enum { BAND_ROWS = 64, SAMPLES_MAX = 256, SAMPLED_INPUTS = 128, LOSS_ELEMS_MIN = 8 };
+/* Rows of windows of more than one, below a band. */
+enum { N_SOME = 2 };
+static const int64_t some_rows[N_SOME] = {8, 16};
 
 /* Compensation is held to carry at least this share of a row's rounding to each of its inputs:
  * where scales are small integers times a shared one, small cells are off by as much. */
@@ -24,12 +30,15 @@ enum { BAND_ROWS = 64, SAMPLES_MAX = 256 };
 #define LOSS_SIGMAS 6.0
 #define NO_NOISE 1e6 /* excess of an error where there can be none */
 
-/* cols 0: the whole row. Sound weights measure at most the figure on the right, over all methods
- * and formats; the tails of single elements grow with the size of a model. */
-static const struct {
+/* By rows, then by rising columns; cols 0: the whole row. Sound weights measure at most the figure
+ * on the right, over all methods and formats; the tails of single elements grow with the size of a
+ * model. */
+typedef struct window_shape {
     int64_t rows, cols;
     double excess_max;
-} shapes[] = {
+} window_shape;
+
+static const window_shape shapes[] = {
     {1, 1, 300},   /* 65; 133 at 2 bits */
     {1, 8, 40},    /* 13; 18 */
     {1, 16, 25},   /* 7.8; 10 */
@@ -61,42 +70,83 @@ static const limits by_bits[] = {
     {8, 0.25, 0.12, 0.30, 0.03, 0.93}, /* 0.00 0.04 0.10 0.005 0.98 */
 };
 
-typedef enum sum { EXCESS, LOST, POWER, NOISE, N_SUMS } sum;
-
 typedef struct finding {
     double over; /* the figure over its limit; above 1 it is one */
     char text[SW_RESIDUAL_TEXT_BYTES];
 } finding;
 
+typedef struct row_figures {
+    double noise2; /* mean square of plain rounding */
+    double dot, have2, want2;
+} row_figures;
+
 typedef struct residual {
     const sw_spec_weight *w;
-    const float *original;
+    const sw_linear_rows *original;
+    sw_spec_rows codes;
     const limits *limits;
     double lowest, highest; /* levels of codes without a zero point */
     double *carry2;         /* [k_in] share of a row's rounding that compensation carries there */
     double usual_carry2;    /* the median of them */
-    double *row2;           /* [n_out] mean square of plain rounding in a row */
-    double *samples;        /* [SAMPLES_MAX] */
-    double *err, *noise2;   /* [BAND_ROWS, k_in] */
-    double *column[N_SUMS]; /* [k_in] over all rows; EXCESS is not used */
-    double *sums[N_SUMS];   /* [BAND_ROWS + 1, k_in + 1] over the rectangle above and to the left */
+    row_figures *rows;      /* [n_out] */
+    double *samples;        /* [SAMPLED_INPUTS, SAMPLES_MAX] */
+    /* of one row, or of some inputs of it */
+    float *want, *have, *levels; /* [k_in] */
+    double *err, *noise2, *step; /* [k_in] */
+    /* sums over inputs of one row and of a band, over quads of one row and of some rows, and over
+     * longer windows */
+    sw_windows_of row, band, quads, some[N_SOME], longer[2];
+    double *column[SW_WINDOW_SUMS]; /* [k_in] over all rows; the excess is not used */
     finding worst;
 } residual;
 
 static void residual_free(residual *r)
 {
+    sw_spec_rows_free(&r->codes);
     sw_mem_put(r->carry2);
-    sw_mem_put(r->row2);
+    sw_mem_put(r->rows);
     sw_mem_put(r->samples);
+    sw_mem_put(r->want);
     sw_mem_put(r->err);
-    sw_mem_put(r->noise2);
-    for (int s = 0; s < N_SUMS; s++) {
-        sw_mem_put(r->column[s]);
-        sw_mem_put(r->sums[s]);
-    }
+    sw_mem_put(r->column[0]);
+    sw_windows_of_free(&r->row);
+    sw_windows_of_free(&r->band);
+    sw_windows_of_free(&r->quads);
+    for (int i = 0; i < N_SOME; i++) sw_windows_of_free(&r->some[i]);
+    for (int i = 0; i < 2; i++) sw_windows_of_free(&r->longer[i]);
 }
 
-static sw_code residual_new(residual *r, const sw_spec_weight *w, const float *original,
+static sw_code take_memory(residual *r, sw_err *err)
+{
+    const int64_t k_in = r->w->k_in, n_quads = k_in / SW_WINDOW_QUAD;
+    sw_code rc;
+
+    if ((rc = sw_spec_rows_new(&r->codes, r->w, err)) != SW_OK ||
+        (rc = SW_MEM_GET(&r->carry2, k_in, "carried noise", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&r->rows, r->w->n_out, "rounding noise", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&r->samples, SAMPLED_INPUTS * SAMPLES_MAX, "samples of noise",
+                         err)) != SW_OK ||
+        (rc = SW_MEM_GET(&r->want, 3 * k_in, "rows", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&r->err, 3 * k_in, "errors", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&r->column[0], SW_WINDOW_SUMS * k_in, "sums of columns", err)) != SW_OK ||
+        (rc = sw_windows_of_new(&r->row, k_in, err)) != SW_OK ||
+        (rc = sw_windows_of_new(&r->band, k_in, err)) != SW_OK ||
+        (rc = sw_windows_of_new(&r->quads, n_quads, err)) != SW_OK)
+        return rc;
+    for (int i = 0; i < N_SOME && rc == SW_OK; i++)
+        rc = sw_windows_of_new(&r->some[i], n_quads, err);
+    for (int i = 0; i < 2 && rc == SW_OK; i++) rc = sw_windows_of_new(&r->longer[i], n_quads, err);
+    r->have = r->want + k_in;
+    r->levels = r->have + k_in;
+    r->noise2 = r->err + k_in;
+    r->step = r->noise2 + k_in;
+    for (int s = 1; s < SW_WINDOW_SUMS; s++) r->column[s] = r->column[0] + s * k_in;
+    return rc;
+}
+
+static bool has_zeros(const sw_spec_weight *w) { return !w->exponent_bits && !w->levels; }
+
+static sw_code residual_new(residual *r, const sw_spec_weight *w, const sw_linear_rows *original,
                             sw_err *err)
 {
     const int n_limits = sizeof by_bits / sizeof *by_bits;
@@ -105,18 +155,9 @@ static sw_code residual_new(residual *r, const sw_spec_weight *w, const float *o
 
     while (at > 0 && by_bits[at].bits > bits) at--;
     *r = (residual){.w = w, .original = original, .limits = &by_bits[at]};
-    if ((rc = SW_MEM_GET(&r->carry2, w->k_in, "carried noise", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&r->row2, w->n_out, "rounding noise", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&r->samples, SAMPLES_MAX, "samples of noise", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&r->err, BAND_ROWS * w->k_in, "errors", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&r->noise2, BAND_ROWS * w->k_in, "noise", err)) != SW_OK)
-        return rc;
-    for (int s = 0; s < N_SUMS; s++)
-        if ((rc = SW_MEM_GET(&r->column[s], w->k_in, "sums of columns", err)) != SW_OK ||
-            (rc = SW_MEM_GET(&r->sums[s], (BAND_ROWS + 1) * (w->k_in + 1), "sums of windows",
-                             err)) != SW_OK)
-            return rc;
-    for (int code = 0; code < 1 << w->bits && (w->exponent_bits || w->levels); code++) {
+    if ((rc = take_memory(r, err)) != SW_OK) return rc;
+    for (int64_t k = 0; k < w->k_in; k++) r->step[k] = 1; /* of integers it stays so */
+    for (int code = 0; code < 1 << w->bits && !has_zeros(w); code++) {
         double level = sw_spec_level(w, code, 0);
 
         if (!isfinite(level)) continue;
@@ -126,32 +167,108 @@ static sw_code residual_new(residual *r, const sw_spec_weight *w, const float *o
     return SW_OK;
 }
 
-/* The error of an element and the variance of rounding it; what a searched range cut off is noise
- * of that row, but no error of its own. Zeros of an outlier, which is stored as it is. */
-static void look(const residual *r, int64_t n, int64_t k, double *err, double *rounding2)
+/* A run of one row: what its codes mean. */
+typedef struct run_scale {
+    double s, offset, lowest, highest;
+    float zero;
+} run_scale;
+
+/* Steps around where the original lies on the grid of small floats; sw_spec_step in a form that
+ * compilers make vectors of: a power of two is the exponent's bits alone. */
+static SW_HOT void float_steps(double *step, const float *want, int64_t n, run_scale c,
+                               double smallest, double mantissa)
+{
+    const uint64_t exponent_bits = 0x7ff0000000000000u;
+
+    for (int64_t i = 0; i < n; i++) {
+        double at = ((double)want[i] - c.offset) / c.s, power;
+        uint64_t bits;
+
+        at = at > c.lowest ? at : c.lowest;
+        at = at < c.highest ? at : c.highest;
+        memcpy(&bits, &at, sizeof bits);
+        bits &= exponent_bits;
+        memcpy(&power, &bits, sizeof power);
+        step[i] = (power > smallest ? power : smallest) * mantissa;
+    }
+}
+
+static void level_steps(double *step, const float *want, int64_t n, run_scale c,
+                        const sw_spec_weight *w)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const double at = ((double)want[i] - c.offset) / c.s;
+
+        step[i] = sw_spec_step(w, fmin(fmax(at, c.lowest), c.highest));
+    }
+}
+
+/* The error of each element and the variance of rounding it; what a searched range cut off is noise
+ * of that row, but no error of its own. */
+static SW_HOT void errors_of_run(double *restrict err, double *restrict rounding2,
+                                 const double *restrict step, const float *restrict want,
+                                 const float *restrict have, const float *restrict levels,
+                                 int64_t n, run_scale c)
+{
+    const double width = CLIP_MAX * (c.highest - c.lowest), inverse = 1 / c.s;
+
+    for (int64_t i = 0; i < n; i++) {
+        const double v = (double)want[i], level = (double)(levels[i] - c.zero);
+        const double at = (v - c.offset) * inverse, own = c.s * step[i];
+        const double over = at - c.highest, under = c.lowest - at;
+        const double below = level <= c.lowest ? under : 0;
+        const double beyond = level >= c.highest ? over : below;
+        const bool is_cut = (beyond > 0) & (beyond < width);
+        const double cut = is_cut ? beyond : 0, e = v - (double)have[i];
+
+        err[i] = is_cut ? 0 : e;
+        rounding2[i] = own * own * (1.0 / 12) + cut * cut * c.s * c.s;
+    }
+}
+
+static void look_at_run(residual *r, const sw_spec_run *run, int64_t n, int64_t at, int64_t count)
 {
     const sw_spec_weight *w = r->w;
-    int64_t at = n * w->n_groups + w->group_of[k];
-    double offset = w->offsets ? (double)w->offsets[at] : 0;
-    double v = (double)r->original[n * w->k_in + k], s = (double)w->scales[at] * (double)w->global;
-    double lowest = r->lowest, highest = r->highest, level, at_level, step, beyond;
+    const int64_t cell = n * w->n_groups + run->group;
+    run_scale c = {.s = (double)w->scales[cell] * (double)w->global, .lowest = r->lowest,
+                   .offset = w->offsets ? (double)w->offsets[cell] : 0, .highest = r->highest};
 
-    *err = *rounding2 = 0;
-    if (w->is_outlier && w->is_outlier[k]) return;
-    *err = v - (double)w->values[n * w->k_in + k];
-    if (!(fabs(s) > 0)) return;
-    if (!w->exponent_bits && !w->levels) {
-        lowest = -w->zeros[at];
-        highest = (1 << w->bits) - 1 + lowest;
+    if (run->is_outlier || !(fabs(c.s) > 0)) {
+        for (int64_t i = at; i < at + count; i++) { /* an outlier is stored as it is */
+            r->err[i] = run->is_outlier ? 0 : (double)r->want[i] - (double)r->have[i];
+            r->noise2[i] = 0;
+        }
+        return;
     }
-    level = sw_spec_level(w, w->codes[n * w->k_in + k], w->zeros[at]);
-    at_level = (v - offset) / s;
-    step = s * sw_spec_step(w, fmin(fmax(at_level, lowest), highest));
-    *rounding2 = step * step / 12;
-    beyond = level >= highest ? at_level - highest : level <= lowest ? lowest - at_level : 0;
-    if (!(beyond > 0 && beyond < CLIP_MAX * (highest - lowest))) return;
-    *err = 0;
-    *rounding2 += beyond * beyond * s * s;
+    if (has_zeros(w)) {
+        c.zero = (float)w->zeros[cell];
+        c.lowest = -w->zeros[cell];
+        c.highest = (1 << w->bits) - 1 + c.lowest;
+    } else if (w->levels) {
+        level_steps(r->step + at, r->want + at, count, c, w);
+    } else {
+        float_steps(r->step + at, r->want + at, count, c,
+                    ldexp(1, 2 - (1 << (w->exponent_bits - 1))), ldexp(1, -w->mantissa_bits));
+    }
+    errors_of_run(r->err + at, r->noise2 + at, r->step + at, r->want + at, r->have + at,
+                  r->levels + at, count, c);
+}
+
+/* Row n, inputs from k on: what is wanted and there, err and, in noise2, the variance of rounding,
+ * each from its first element on. */
+static void look(residual *r, int64_t n, int64_t k, int64_t n_inputs)
+{
+    sw_linear_rows_get(r->want, r->original, n, k, n_inputs);
+    sw_spec_rows_levels(r->levels, &r->codes, n, k, n_inputs);
+    sw_spec_rows_values(r->have, r->levels, &r->codes, n, k, n_inputs);
+    for (int64_t i = sw_spec_rows_run_at(&r->codes, k); i < r->codes.n_runs; i++) {
+        const sw_spec_run *run = &r->codes.runs[i];
+        const int64_t from = sw_max_i64(run->k, k);
+        const int64_t end = sw_min_i64(run->k + run->n, k + n_inputs);
+
+        if (end <= from) break;
+        look_at_run(r, run, n, from - k, end - from);
+    }
 }
 
 /* The value below which `share` of n values lie; reorders them. */
@@ -179,59 +296,87 @@ static double quantile(double *values, int64_t n, double share)
     return values[at];
 }
 
-/* What reaches input k from others, in shares of each row's rounding: as most rows have it. */
-static double carried(const residual *r, int64_t k)
+/* What reaches inputs k to k + n_inputs from others, in shares of each row's rounding: as most rows
+ * have it. */
+static void measure_carried(residual *r, int64_t k, int64_t n_inputs)
 {
     const sw_spec_weight *w = r->w;
-    int64_t stride = sw_ceil_div(w->n_out, SAMPLES_MAX), n_samples = 0;
-    double rounding = 0, err, rounding2;
+    const int64_t stride = sw_ceil_div(w->n_out, SAMPLES_MAX);
+    double rounding[SAMPLED_INPUTS] = {0};
+    int64_t n_samples = 0;
 
     for (int64_t n = 0; n < w->n_out; n += stride) {
-        if (!(r->row2[n] > 0)) continue;
-        look(r, n, k, &err, &rounding2);
-        r->samples[n_samples++] = err * err / r->row2[n];
-        rounding += rounding2 / r->row2[n];
+        const double row2 = r->rows[n].noise2;
+
+        if (!(row2 > 0)) continue;
+        look(r, n, k, n_inputs);
+        for (int64_t i = 0; i < n_inputs; i++) {
+            r->samples[i * SAMPLES_MAX + n_samples] = r->err[i] * r->err[i] / row2;
+            rounding[i] += r->noise2[i] / row2;
+        }
+        n_samples++;
     }
-    if (!n_samples) return CARRY_MIN;
-    rounding /= (double)n_samples;
-    return fmax(CARRY_MIN, quantile(r->samples, n_samples, 0.5) / SQUARE_MEDIAN - rounding);
+    for (int64_t i = 0; i < n_inputs; i++) {
+        double median = n_samples ? quantile(r->samples + i * SAMPLES_MAX, n_samples, 0.5) : 0;
+
+        r->carry2[k + i] = CARRY_MIN;
+        if (n_samples)
+            r->carry2[k + i] = fmax(CARRY_MIN, median / SQUARE_MEDIAN -
+                                                   rounding[i] / (double)n_samples);
+    }
 }
 
 static void measure_noise(residual *r)
 {
     const sw_spec_weight *w = r->w;
-    int64_t stride = sw_ceil_div(w->k_in, SAMPLES_MAX), n_samples = 0;
+    const int64_t k_in = w->k_in, stride = sw_ceil_div(k_in, SAMPLES_MAX);
+    int64_t n_samples = 0;
 
     for (int64_t n = 0; n < w->n_out; n++) {
-        double err, rounding2, all = 0;
+        sw_vec_sums sums = {0};
 
-        for (int64_t k = 0; k < w->k_in; k++) {
-            look(r, n, k, &err, &rounding2);
-            all += rounding2;
-        }
-        r->row2[n] = all / (double)w->k_in;
+        look(r, n, 0, k_in);
+        sw_vec_add(&sums, r->have, r->want, k_in);
+        r->rows[n] = (row_figures){sw_vec_total(r->noise2, k_in) / (double)k_in, sums.dot,
+                                   sums.have2, sums.want2};
     }
-    for (int64_t k = 0; k < w->k_in; k++) r->carry2[k] = carried(r, k);
-    for (int64_t k = 0; k < w->k_in; k += stride) r->samples[n_samples++] = r->carry2[k];
+    for (int64_t k = 0; k < k_in; k += SAMPLED_INPUTS)
+        measure_carried(r, k, sw_min_i64(SAMPLED_INPUTS, k_in - k));
+    for (int64_t k = 0; k < k_in; k += stride) r->samples[n_samples++] = r->carry2[k];
     r->usual_carry2 = quantile(r->samples, n_samples, 0.5);
 }
 
-/* Errors and noise of row n, the i-th of its band. A row may be noisier than others: what it
- * answers for was changed by the layers before it. Its quieter part says by how much. */
-static void fill_row(residual *r, int64_t n, int64_t i)
+static SW_HOT void add_carried(double *restrict noise2, const double *restrict carry2, int64_t n,
+                               double row2)
+{
+    for (int64_t k = 0; k < n; k++) noise2[k] += carry2[k] * row2;
+}
+
+static SW_HOT void multiply(double *x, int64_t n, double by)
+{
+    for (int64_t k = 0; k < n; k++) x[k] *= by;
+}
+
+/* Errors and noise of row n. A row may be noisier than others: what it answers for was changed by
+ * the layers before it. Its quieter part says by how much. */
+static void fill_row(residual *r, int64_t n)
 {
     const int64_t k_in = r->w->k_in, stride = sw_ceil_div(k_in, SAMPLES_MAX);
-    double *err = r->err + i * k_in, *noise2 = r->noise2 + i * k_in, level;
     int64_t n_samples = 0;
+    double level;
 
-    for (int64_t k = 0; k < k_in; k++) {
-        look(r, n, k, &err[k], &noise2[k]);
-        noise2[k] += r->carry2[k] * r->row2[n];
-        if (k % stride == 0 && noise2[k] > 0)
-            r->samples[n_samples++] = err[k] * err[k] / noise2[k];
-    }
+    look(r, n, 0, k_in);
+    add_carried(r->noise2, r->carry2, k_in, r->rows[n].noise2);
+    for (int64_t k = 0; k < k_in; k += stride)
+        if (r->noise2[k] > 0) r->samples[n_samples++] = r->err[k] * r->err[k] / r->noise2[k];
     level = quantile(r->samples, n_samples, 0.25) / SQUARE_QUARTILE;
-    for (int64_t k = 0; k < k_in && level > 1; k++) noise2[k] *= level;
+    if (level > 1) multiply(r->noise2, k_in, level);
+    for (int64_t i = 0; i < r->codes.n_runs; i++) /* nothing of them is lost */
+        for (int64_t k = r->codes.runs[i].k; r->codes.runs[i].is_outlier &&
+                                             k < r->codes.runs[i].k + r->codes.runs[i].n; k++)
+            r->want[k] = 0;
+    sw_windows_of_row(&r->row, r->want, r->err, r->noise2, NO_NOISE);
+    sw_windows_of_quads(&r->quads, &r->row);
 }
 
 static void report(residual *r, double over, int64_t n, int64_t rows, int64_t k, int64_t cols,
@@ -283,97 +428,123 @@ static void report_loss(residual *r, double lost, double power, double noise, do
     report(r, fabs(lost) / power / limit, n, rows, k, cols, what);
 }
 
-static double box(const residual *r, sum s, int64_t i0, int64_t i1, int64_t k0, int64_t k1)
+/* Its own carry is no measure where all of a column is lost. */
+static SW_HOT void add_column_noise(double *restrict to, const float *restrict original,
+                                    const double *restrict noise2, const double *restrict carry2,
+                                    double usual_carry2, double row2, int64_t n)
 {
-    const double *t = r->sums[s];
-    const int64_t width = r->w->k_in + 1;
+    for (int64_t k = 0; k < n; k++) {
+        const double v = (double)original[k], more = (carry2[k] - usual_carry2) * row2;
 
-    return t[i1 * width + k1] - t[i0 * width + k1] - t[i1 * width + k0] + t[i0 * width + k0];
-}
-
-/* The tables of a band that begins at row n0. */
-static void add_up(residual *r, int64_t n0, int64_t rows)
-{
-    const int64_t k_in = r->w->k_in, width = k_in + 1;
-
-    for (int s = 0; s < N_SUMS; s++) memset(r->sums[s], 0, (size_t)width * sizeof(double));
-    for (int64_t i = 0; i < rows; i++) {
-        double of_row[N_SUMS] = {0};
-
-        for (int s = 0; s < N_SUMS; s++) r->sums[s][(i + 1) * width] = 0;
-        for (int64_t k = 0; k < k_in; k++) {
-            double e = r->err[i * k_in + k], noise2 = r->noise2[i * k_in + k];
-            double v = (double)r->original[(n0 + i) * k_in + k];
-
-            if (!(r->w->is_outlier && r->w->is_outlier[k])) {
-                of_row[EXCESS] += noise2 > 0 ? e * e / noise2 : fabs(e) > 0 ? NO_NOISE : 0;
-                of_row[LOST] += v * e;
-                of_row[POWER] += v * v;
-                of_row[NOISE] += v * v * noise2;
-                r->column[LOST][k] += v * e;
-                r->column[POWER][k] += v * v;
-                /* its own carry is no measure where all of a column is lost */
-                r->column[NOISE][k] += v * v * fmin(noise2, noise2 - (r->carry2[k] -
-                                       r->usual_carry2) * r->row2[n0 + i]);
-            }
-            for (int s = 0; s < N_SUMS; s++)
-                r->sums[s][(i + 1) * width + k + 1] =
-                    r->sums[s][i * width + k + 1] + of_row[s];
-        }
+        to[k] += v * v * (more > 0 ? noise2[k] - more : noise2[k]);
     }
 }
 
-/* Windows of one shape over a band; long ones overlap by half. */
-static void scan(residual *r, int shape, int64_t n0, int64_t rows)
+/* Windows of b inputs that begin at every step-th, over rows n to n + a. */
+static void scan_windows(residual *r, const sw_windows_of *x, const window_shape *shape, int64_t n,
+                         int64_t a, int64_t b, int64_t step)
+{
+    const double loss_max = a * b < LOSS_ELEMS_MIN ? (double)INFINITY
+                            : b == r->w->k_in      ? r->limits->row
+                                                   : r->limits->window;
+
+    if (!sw_windows_of_stand_out(x, shape->excess_max * (double)(a * b), loss_max)) return;
+    for (int64_t i = 0; i < x->n; i++) {
+        report_excess(r, x->at[SW_WINDOW_EXCESS][i] / (double)(a * b), shape->excess_max, n, a,
+                      i * step, b);
+        if (a * b >= LOSS_ELEMS_MIN)
+            report_loss(r, x->at[SW_WINDOW_LOST][i], x->at[SW_WINDOW_POWER][i],
+                        x->at[SW_WINDOW_NOISE][i], loss_max, n, a, i * step, b);
+    }
+}
+
+/* All windows of shapes with so many rows over rows n to n + a, which may be fewer. Sums over
+ * single inputs are NULL where no such shape asks for them. */
+static void scan(residual *r, int64_t rows, int64_t n, int64_t a, const sw_windows_of *inputs,
+                 const sw_windows_of *quads)
 {
     const int64_t k_in = r->w->k_in;
-    int64_t a = shapes[shape].rows, b = shapes[shape].cols ? shapes[shape].cols : k_in;
-    int64_t step = b > 4 ? b / 2 : b;
-    double loss_max = b == k_in ? r->limits->row : r->limits->window;
+    int64_t b = SW_WINDOW_QUAD, step = SW_WINDOW_QUAD;
+    const sw_windows_of *x = quads;
+    sw_windows_of *longer = r->longer;
 
-    if (a > rows) a = rows;
-    if (b > k_in) return;
-    for (int64_t i = 0; i < rows; i += a)
-        for (int64_t k = 0; k + b <= k_in; k += step) {
-            int64_t i0 = i + a <= rows ? i : rows - a; /* the last one overlaps */
+    for (const window_shape *s = shapes; s < shapes + N_SHAPES; s++) {
+        double all[SW_WINDOW_SUMS];
+        const sw_windows_of whole = {{&all[0], &all[1], &all[2], &all[3]}, 1};
 
-            report_excess(r, box(r, EXCESS, i0, i0 + a, k, k + b) / (double)(a * b),
-                          shapes[shape].excess_max, n0 + i0, a, k, b);
-            if (a * b >= 8)
-                report_loss(r, box(r, LOST, i0, i0 + a, k, k + b),
-                            box(r, POWER, i0, i0 + a, k, k + b),
-                            box(r, NOISE, i0, i0 + a, k, k + b), loss_max, n0 + i0, a, k, b);
+        if (s->rows != rows || s->cols > k_in) continue;
+        for (; b < s->cols; b *= 2) {
+            longer->n = (k_in - 2 * b) / b + 1;
+            sw_windows_of_doubled(longer, x, b == SW_WINDOW_QUAD ? 1 : 2);
+            step = b;
+            x = longer;
+            longer = longer == r->longer ? r->longer + 1 : r->longer;
         }
+        if (s->cols == 0) sw_windows_of_total(all, inputs);
+        if (s->cols == 0) scan_windows(r, &whole, s, n, a, k_in, k_in);
+        else if (s->cols == 1) scan_windows(r, inputs, s, n, a, 1, 1);
+        else scan_windows(r, x, s, n, a, b, step);
+    }
+}
+
+/* Rows that do not fill a block are looked at with those before them. */
+static void scan_rest(residual *r, int64_t n0, int64_t rows, int i)
+{
+    const int64_t a = sw_min_i64(some_rows[i], rows), n = n0 + rows - a;
+
+    if (rows % some_rows[i] == 0) return;
+    sw_windows_of_clear(&r->some[i]);
+    for (int64_t at = n; at < n + a; at++) {
+        fill_row(r, at);
+        sw_windows_of_add(&r->some[i], &r->quads);
+    }
+    scan(r, some_rows[i], n, a, NULL, &r->some[i]);
 }
 
 static void judge_band(residual *r, int64_t n0, int64_t rows)
 {
-    for (int64_t i = 0; i < rows; i++) fill_row(r, n0 + i, i);
-    add_up(r, n0, rows);
-    for (int shape = 0; shape < N_SHAPES; shape++) scan(r, shape, n0, rows);
+    const int64_t k_in = r->w->k_in;
+
+    sw_windows_of_clear(&r->band);
+    for (int64_t n = n0; n < n0 + rows; n++) {
+        fill_row(r, n);
+        add_column_noise(r->column[SW_WINDOW_NOISE], r->want, r->noise2, r->carry2,
+                         r->usual_carry2, r->rows[n].noise2, k_in);
+        scan(r, 1, n, 1, &r->row, &r->quads);
+        sw_windows_of_add(&r->band, &r->row);
+        for (int i = 0; i < N_SOME; i++) {
+            const int64_t a = some_rows[i], at = (n - n0) % a;
+
+            if (at == 0) sw_windows_of_clear(&r->some[i]);
+            sw_windows_of_add(&r->some[i], &r->quads);
+            if (at == a - 1) scan(r, a, n - at, a, NULL, &r->some[i]);
+        }
+    }
+    for (int i = 0; i < N_SOME; i++) scan_rest(r, n0, rows, i);
+    sw_windows_of_quads(&r->quads, &r->band);
+    scan(r, BAND_ROWS, n0, rows, &r->band, &r->quads);
+    for (int64_t k = 0; k < k_in; k++) {
+        r->column[SW_WINDOW_LOST][k] += r->band.at[SW_WINDOW_LOST][k];
+        r->column[SW_WINDOW_POWER][k] += r->band.at[SW_WINDOW_POWER][k];
+    }
 }
 
 /* A row most of which is lost is its own measure of noise; its cosine is not. */
 static void judge_row(residual *r, int64_t n)
 {
     const sw_spec_weight *w = r->w;
-    double dot = 0, have2 = 0, want2 = 0, noise = 0, least;
+    const row_figures *f = &r->rows[n];
+    const double power = sqrt(f->have2 * f->want2);
+    double noise, least;
     char what[120];
     sw_apart a;
 
-    for (int64_t k = 0; k < w->k_in; k++) {
-        double v = (double)r->original[n * w->k_in + k], h = (double)w->values[n * w->k_in + k];
-
-        dot += v * h;
-        have2 += h * h;
-        want2 += v * v;
-    }
-    if (!(want2 > 0)) return;
-    noise = r->row2[n] * (1 + r->usual_carry2) * (double)w->k_in / want2;
+    if (!(f->want2 > 0)) return;
+    noise = f->noise2 * (1 + r->usual_carry2) * (double)w->k_in / f->want2;
     /* weights below their step are lost to rounding */
     least = r->limits->cosine / sqrt(1 + noise) - LOSS_SIGMAS * sqrt(noise / (double)w->k_in);
-    if (dot >= least * sqrt(have2 * want2) && (have2 > 0 || least <= 0)) return;
-    a = sw_apart_places(have2 > 0 ? dot / sqrt(have2 * want2) : 0, least, 3);
+    if (f->dot >= least * power && (f->have2 > 0 || least <= 0)) return;
+    a = sw_apart_places(f->have2 > 0 ? f->dot / power : 0, least, 3);
     (void)snprintf(what, sizeof what, "cosine to the original %s, want at least %s", a.have,
                    a.limit);
     report(r, 1 + least, n, 1, 0, w->k_in, what);
@@ -382,20 +553,21 @@ static void judge_row(residual *r, int64_t n)
 static void judge_columns(residual *r)
 {
     const sw_spec_weight *w = r->w;
-    double lost = 0, power = 0, noise = 0;
+    const double *lost = r->column[SW_WINDOW_LOST], *power = r->column[SW_WINDOW_POWER];
+    const double *noise = r->column[SW_WINDOW_NOISE];
+    double all_lost = 0, all_power = 0, all_noise = 0;
 
     for (int64_t k = 0; k < w->k_in; k++) {
-        lost += r->column[LOST][k];
-        power += r->column[POWER][k];
-        noise += r->column[NOISE][k];
-        report_loss(r, r->column[LOST][k], r->column[POWER][k], r->column[NOISE][k],
-                    r->limits->column, 0, w->n_out, k, 1);
+        all_lost += lost[k];
+        all_power += power[k];
+        all_noise += noise[k];
+        report_loss(r, lost[k], power[k], noise[k], r->limits->column, 0, w->n_out, k, 1);
     }
-    report_loss(r, lost, power, noise, r->limits->whole, 0, w->n_out, 0, w->k_in);
+    report_loss(r, all_lost, all_power, all_noise, r->limits->whole, 0, w->n_out, 0, w->k_in);
 }
 
 sw_code sw_residual_check(char why[SW_RESIDUAL_TEXT_BYTES], const sw_spec_weight *w,
-                          const float *original, sw_err *err)
+                          const sw_linear_rows *original, sw_err *err)
 {
     residual r;
     sw_code rc = residual_new(&r, w, original, err);

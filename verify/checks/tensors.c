@@ -16,10 +16,11 @@
 #include "verify/decoders/decode_spec_parts.h"
 #include "verify/metrics/original.h"
 
-/* Each thread holds one linear decoded twice over, or without an original its codes, which are a
- * ninth of that; more threads would cost more memory. */
-#define THREADS_MAX 8
-#define THREADS_MAX_CODES 64
+/* Each thread holds the codes of one linear. More threads would cost more memory. */
+#define THREADS_MAX 64
+/* Linears between two looks at what a caller wants, and at what files keep in memory; for each
+ * thread, and the largest first, so that threads end together. */
+#define LINEARS_PER_THREAD 4
 
 typedef struct tensor_slot {
     const sw_subject_linear *linear;
@@ -34,14 +35,14 @@ typedef struct tensor_slot {
 typedef struct tensor_job {
     const sw_subject *checkpoint, *original;
     const sw_rescale *rescale;
-    tensor_slot *slots;
+    tensor_slot **order; /* of the slots, as they are taken */
     sw_spec_room *rooms; /* [threads] */
 } tensor_job;
 
 /* A producer that was changed without this reader shows in single columns. */
-static void judge_columns(tensor_slot *slot, const sw_spec_weight *w, const float *want)
+static void judge_columns(tensor_slot *slot, const sw_column_sums *sums)
 {
-    sw_rescale_column worst = sw_rescale_worst_column(w, want);
+    sw_rescale_column worst = sw_rescale_worst_column(sums);
     sw_apart off;
 
     if (slot->why[0] || fabs(worst.multiple - 1) <= worst.limit) return;
@@ -66,42 +67,78 @@ static void name_producer(tensor_slot *slot, const tensor_job *job)
 /* Folds are told from norms of 16 bits or from rows of codes, by some thousandths. */
 #define FOLD_ERR (1.0 / 128)
 
-static void judge_one(const tensor_job *job, tensor_slot *slot, sw_spec_room *room)
+/* Of what was rescaled, or is said to have been. */
+static sw_code judge_rescaled(const tensor_job *job, tensor_slot *slot, const sw_spec_weight *w,
+                              const sw_linear_rows *want)
 {
-    const sw_subject_linear *l = slot->linear;
-    const sw_rescale_group *norm;
-    const sw_spec_scheme *scheme = &job->checkpoint->scheme;
-    const sw_st *st = job->checkpoint->st;
-    sw_spec_weight w = {0};
-    float *values = NULL;
+    const sw_linear_ref *ref = &slot->linear->ref;
+    const sw_rescale_group *norm = sw_rescale_norm_before(job->rescale, ref);
+    const bool is_asked = job->rescale->is_claimed || want->columns;
+    sw_linear_rows have = {0};
+    sw_column_sums sums = {0};
     sw_code rc;
 
-    rc = job->original ? sw_spec_decode(&w, scheme, st, l->path, l->ref.n_out, l->ref.k_in,
-                                        &slot->err)
-                       : sw_spec_decode_codes(&w, room, scheme, st, l->path, l->ref.n_out,
-                                              l->ref.k_in, &slot->err);
+    if (slot->is_table || (!is_asked && !norm)) return SW_OK;
+    if ((rc = sw_linear_rows_of_codes(&have, w, &slot->err)) == SW_OK &&
+        (rc = sw_column_sums_new(&sums, &have, want, &slot->err)) == SW_OK) {
+        if (is_asked) judge_columns(slot, &sums);
+        if (norm) rc = sw_rescale_ask(&slot->says, &sums, norm->scale, &slot->err);
+    }
+    sw_column_sums_free(&sums);
+    sw_linear_rows_free(&have);
+    return rc;
+}
+
+static sw_code hold_against(const tensor_job *job, tensor_slot *slot, sw_spec_weight *w)
+{
+    const sw_subject_linear *l = slot->linear;
+    sw_linear_rows want = {0};
+    sw_code rc;
+
+    if (!job->original || !sw_original_holds(job->original, l))
+        return sw_plausible_check_rows(&slot->figures, slot->why, w, NULL, &slot->err);
+    if ((rc = sw_linear_rows_open(&want, job->original, l, &slot->err)) != SW_OK) return rc;
+    if (!slot->is_table) {
+        want.columns = sw_rescale_columns(job->rescale, &l->ref);
+        want.rows = sw_rescale_rows(job->rescale, &l->ref);
+        if (want.columns) w->fold_err = FOLD_ERR;
+    }
+    rc = sw_plausible_check_rows(&slot->figures, slot->why, w, &want, &slot->err);
+    if (rc == SW_OK) rc = judge_rescaled(job, slot, w, &want);
+    if (rc == SW_OK) name_producer(slot, job);
+    sw_linear_rows_free(&want);
+    return rc;
+}
+
+/* Outliers lie beside the codes: only all values have them. */
+static sw_code decode(sw_spec_weight *w, const tensor_job *job, const sw_subject_linear *l,
+                      sw_spec_room *room, sw_err *err)
+{
+    const sw_spec_scheme *scheme = &job->checkpoint->scheme;
+    const sw_st *st = job->checkpoint->st;
+    bool has_outliers = false;
+    sw_code rc = sw_spec_decode_codes(w, room, scheme, st, l->path, l->ref.n_out, l->ref.k_in,
+                                      err);
+
+    for (int64_t k = 0; rc == SW_OK && k < w->k_in; k++)
+        has_outliers = has_outliers || w->is_outlier[k];
+    if (!has_outliers || !job->original) return rc;
+    sw_spec_weight_free(w);
+    return sw_spec_decode(w, scheme, st, l->path, l->ref.n_out, l->ref.k_in, err);
+}
+
+static void judge_one(const tensor_job *job, tensor_slot *slot, sw_spec_room *room)
+{
+    sw_spec_weight w = {0};
+    sw_code rc = decode(&w, job, slot->linear, room, &slot->err);
+
     slot->is_decoded = rc == SW_OK;
     if (rc == SW_OK) {
         slot->figures.bits = w.bits;
         slot->figures.group_elems = w.group_elems;
         slot->figures.is_symmetric = w.is_symmetric;
+        (void)hold_against(job, slot, &w); /* leaves its error in the slot */
     }
-    if (rc == SW_OK && job->original && sw_original_holds(job->original, l))
-        rc = sw_original_weight(&values, job->original, l, &slot->err);
-    if (rc == SW_OK && values && !slot->is_table) {
-        sw_rescale_forward(values, job->rescale, &l->ref);
-        if (sw_rescale_columns(job->rescale, &l->ref)) w.fold_err = FOLD_ERR;
-    }
-    if (rc == SW_OK) rc = sw_plausible_check(&slot->figures, slot->why, &w, values, &slot->err);
-    if (rc == SW_OK && values && !slot->is_table &&
-        (job->rescale->is_claimed || sw_rescale_columns(job->rescale, &l->ref)))
-        judge_columns(slot, &w, values);
-    if (rc == SW_OK && values && !slot->is_table &&
-        (norm = sw_rescale_norm_before(job->rescale, &l->ref)) != NULL)
-        rc = sw_rescale_ask(&slot->says, w.values, values, w.n_out, w.k_in, norm->scale,
-                            &slot->err);
-    if (rc == SW_OK) name_producer(slot, job);
-    sw_mem_put(values);
     sw_spec_weight_free(&w);
 }
 
@@ -114,25 +151,28 @@ static sw_code add_float_readers(const sw_subject *checkpoint, const sw_subject 
     for (int64_t i = 0; i < rescale->n_linears && rc == SW_OK; i++) {
         const sw_subject_linear *l = &rescale->linears[i];
         sw_rescale_group *norm = sw_rescale_norm_before(rescale, &l->ref);
-        float *have = NULL, *want = NULL;
+        sw_linear_rows have = {0}, want = {0};
+        sw_column_sums sums = {0};
         sw_err why = {0};
 
         if (!norm || sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, l->path) ||
             !sw_original_holds(checkpoint, l) || !sw_original_holds(original, l))
             continue;
-        rc = sw_original_weight(&want, original, l, err);
-        if (rc == SW_OK) rc = sw_original_weight(&have, checkpoint, l, &why);
+        rc = sw_linear_rows_open(&want, original, l, err);
+        if (rc == SW_OK) rc = sw_linear_rows_open(&have, checkpoint, l, &why);
         if (rc == SW_OK) {
-            sw_rescale_forward(want, rescale, &l->ref);
-            rc = sw_rescale_ask(&norm->says, have, want, l->ref.n_out, l->ref.k_in, norm->scale,
-                                err);
+            want.columns = sw_rescale_columns(rescale, &l->ref);
+            want.rows = sw_rescale_rows(rescale, &l->ref);
+            if ((rc = sw_column_sums_new(&sums, &have, &want, err)) == SW_OK)
+                rc = sw_rescale_ask(&norm->says, &sums, norm->scale, err);
         } else if (why.code == SW_E_FORMAT) {
             rc = SW_OK; /* the coverage check says what is wrong */
         } else if (why.code != SW_OK) {
             *err = why;
         }
-        sw_mem_put(have);
-        sw_mem_put(want);
+        sw_column_sums_free(&sums);
+        sw_linear_rows_free(&have);
+        sw_linear_rows_free(&want);
     }
     return rc;
 }
@@ -141,7 +181,7 @@ static void judge_some(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const tensor_job *job = ctx;
 
-    for (int64_t i = begin; i < end; i++) judge_one(job, &job->slots[i], &job->rooms[thread]);
+    for (int64_t i = begin; i < end; i++) judge_one(job, job->order[i], &job->rooms[thread]);
 }
 
 static tensor_slot slot_of(const sw_subject *checkpoint, const sw_subject_linear *l)
@@ -220,38 +260,66 @@ static sw_code collect(sw_report *report, const tensor_slot *slot, sw_err *err)
     return SW_OK;
 }
 
+static int64_t elems_of(const tensor_slot *slot)
+{
+    return slot->linear->ref.n_out * slot->linear->ref.k_in;
+}
+
+static int compare_sizes(const void *a, const void *b)
+{
+    const tensor_slot *x = *(tensor_slot *const *)a, *y = *(tensor_slot *const *)b;
+
+    if (elems_of(x) != elems_of(y)) return elems_of(x) < elems_of(y) ? 1 : -1;
+    return (x > y) - (x < y);
+}
+
+/* Batch by batch, the largest of each first. The embedding, larger than all, begins the first. */
+static sw_code judge_all(tensor_job *job, tensor_slot *slots, int64_t n, int64_t n_threads,
+                         const sw_progress *progress, sw_err *err)
+{
+    const int64_t step = LINEARS_PER_THREAD * n_threads;
+    const bool has_table = n && slots[n - 1].is_table;
+    tensor_slot **order = job->order;
+    sw_code rc;
+
+    for (int64_t i = 0; i < n; i++) order[i] = &slots[has_table ? (i + n - 1) % n : i];
+    for (int64_t at = 0; at < n; at += step, job->order += step) {
+        const int64_t batch = sw_min_i64(step, n - at);
+
+        sw_progress_step(progress, "tensors", at, n);
+        sw_progress_item(progress, order[at]->linear->path);
+        if ((rc = sw_progress_check(progress, err)) != SW_OK) return rc;
+        qsort(job->order, (size_t)batch, sizeof *order, compare_sizes);
+        sw_parallel_for((int)n_threads, batch, 1, judge_some, job);
+        sw_st_forget(job->checkpoint->st);
+        if (job->original) sw_st_forget(job->original->st);
+    }
+    sw_progress_step(progress, "tensors", n, n);
+    return SW_OK;
+}
+
 sw_code sw_verify_tensors(sw_report *report, const sw_subject *checkpoint,
                           const sw_subject *original, sw_rescale *rescale, int n_threads,
                           const sw_progress *progress, sw_err *err)
 {
     tensor_job job = {checkpoint, original, rescale, NULL, NULL};
-    const int64_t most = original ? THREADS_MAX : THREADS_MAX_CODES;
-    int64_t n = 0, n_threads_used = sw_min_i64(n_threads, most);
+    int64_t n = 0, n_threads_used = sw_min_i64(n_threads, THREADS_MAX);
+    tensor_slot *slots = NULL;
     sw_arena arena = {0};
     sw_code rc;
 
     if ((rc = SW_ARENA_TAKE(&job.rooms, &arena, n_threads_used, err)) != SW_OK ||
-        (rc = take_slots(&job.slots, &n, report, checkpoint, &arena, err)) != SW_OK ||
-        (rc = SW_ARENA_TAKE(&report->tensors, &report->arena, n + 1, err)) != SW_OK)
+        (rc = take_slots(&slots, &n, report, checkpoint, &arena, err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&job.order, &arena, n, err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&report->tensors, &report->arena, n + 1, err)) != SW_OK ||
+        (rc = judge_all(&job, slots, n, n_threads_used, progress, err)) != SW_OK)
         goto done;
-    for (int64_t at = 0; at < n; at += 4 * n_threads_used) {
-        int64_t batch = sw_min_i64(4 * n_threads_used, n - at);
-        tensor_job part = {checkpoint, original, rescale, job.slots + at, job.rooms};
-
-        sw_progress_step(progress, "tensors", at, n);
-        sw_progress_item(progress, job.slots[at].linear->path);
-        if ((rc = sw_progress_check(progress, err)) != SW_OK) goto done;
-        sw_parallel_for((int)n_threads_used, batch, 1, judge_some, &part);
-        sw_st_forget(checkpoint->st);
-        if (original) sw_st_forget(original->st);
-    }
-    sw_progress_step(progress, "tensors", n, n);
     for (int64_t i = 0; i < n; i++) {
-        sw_rescale_group *norm = sw_rescale_norm_before(rescale, &job.slots[i].linear->ref);
+        sw_rescale_group *norm = sw_rescale_norm_before(rescale, &slots[i].linear->ref);
 
-        if ((rc = collect(report, &job.slots[i], err)) != SW_OK) goto done;
-        report->tensors[i] = job.slots[i].figures;
-        if (norm && !job.slots[i].is_table) sw_rescale_add(&norm->says, &job.slots[i].says);
+        if ((rc = collect(report, &slots[i], err)) != SW_OK) goto done;
+        report->tensors[i] = slots[i].figures;
+        if (norm && !slots[i].is_table) sw_rescale_add(&norm->says, &slots[i].says);
     }
     report->n_tensors = n;
     if (original) rc = add_float_readers(checkpoint, original, rescale, err);

@@ -225,6 +225,26 @@ uint32_t sw_spec_code_at(const sw_spec_stream *stream, int64_t i)
     return code & ((1u << stream->bits) - 1u);
 }
 
+void sw_spec_codes(uint8_t *out, const sw_spec_stream *stream, int64_t n)
+{
+    const unsigned char *word = stream->words;
+    const uint8_t mask = (uint8_t)((1u << stream->bits) - 1u);
+    const int used = stream->per_word ? stream->per_word * stream->bits : 32; /* of a word */
+    uint64_t ahead = 0;
+    int n_ahead = 0; /* bits */
+
+    for (int64_t i = 0; i < n; i++) {
+        if (n_ahead < stream->bits) {
+            ahead |= ((uint64_t)sw_load_le32(word) & ((1ull << used) - 1)) << n_ahead;
+            n_ahead += used;
+            word += 4 * stream->stride;
+        }
+        out[i] = (uint8_t)ahead & mask;
+        ahead >>= stream->bits;
+        n_ahead -= stream->bits;
+    }
+}
+
 /* Zeroed codes in a room, which grows to hold them. */
 static sw_code lend_codes(sw_spec_weight *w, sw_spec_room *room, sw_err *err)
 {

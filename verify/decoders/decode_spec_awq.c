@@ -8,6 +8,7 @@
  *       1, 2 or 4 for groups of at least 128, of 64, of 32.
  * "sym": true promises that every zero point is 8.
  */
+#include <string.h>
 #include <strings.h>
 
 #include "formats/base/size.h"
@@ -65,6 +66,23 @@ static int turned_nibble(const unsigned char *words, int64_t row_words, int64_t 
     return (int)(word >> (4 * place[n % 8]) & 15);
 }
 
+/* 64 inputs of 8 channels at a time: a word has all of a row's, and rows lie far apart. */
+static void read_turned(sw_spec_weight *w, const unsigned char *words, int64_t row_words)
+{
+    uint8_t codes[8][64];
+
+    for (int64_t n = 0; n < w->n_out; n += 8)
+        for (int64_t k = 0; k < w->k_in; k += 64) {
+            const int64_t n_inputs = sw_min_i64(64, w->k_in - k);
+
+            for (int64_t i = 0; i < n_inputs; i++)
+                for (int64_t j = 0; j < 8; j++)
+                    codes[j][i] = (uint8_t)turned_nibble(words, row_words, k + i, n + j);
+            for (int64_t j = 0; j < 8; j++)
+                memcpy(w->codes + (n + j) * w->k_in + k, codes[j], (size_t)n_inputs);
+        }
+}
+
 static sw_code decode_gemm(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
                            const char *module_path, sw_err *err)
 {
@@ -82,14 +100,12 @@ static sw_code decode_gemm(sw_spec_weight *w, const sw_spec_scheme *scheme, cons
                            err)) != SW_OK ||
         (rc = sw_spec_scales(&scales, st, module_path, "scales", 2, scale_shape, err)) != SW_OK)
         return rc;
-    for (int64_t n = 0; n < w->n_out; n++) {
-        for (int64_t k = 0; k < w->k_in; k++)
-            w->codes[n * w->k_in + k] = (uint8_t)turned_nibble(codes, code_shape[1], k, n);
+    read_turned(w, codes, code_shape[1]);
+    for (int64_t n = 0; n < w->n_out; n++)
         for (int64_t g = 0; g < w->n_groups; g++) {
             w->scales[n * w->n_groups + g] = sw_spec_float_at(&scales, g * w->n_out + n);
             w->zeros[n * w->n_groups + g] = turned_nibble(zeros, zero_shape[1], g, n);
         }
-    }
     return SW_OK;
 }
 
@@ -123,8 +139,7 @@ static sw_code decode_gemv(sw_spec_weight *w, const sw_spec_scheme *scheme, cons
     for (int64_t n = 0; n < w->n_out; n++) {
         codes.words = code_words + 4 * n * code_shape[1];
         zeros.words = zero_bytes + 4 * n * zero_words;
-        for (int64_t k = 0; k < w->k_in; k++)
-            w->codes[n * w->k_in + k] = (uint8_t)sw_spec_code_at(&codes, k);
+        sw_spec_codes(w->codes + n * w->k_in, &codes, w->k_in);
         for (int64_t g = 0; g < w->n_groups; g++) {
             w->scales[n * w->n_groups + g] = sw_spec_float_at(&scales, n * scale_shape[1] + g);
             w->zeros[n * w->n_groups + g] = (int32_t)sw_spec_code_at(&zeros, g);

@@ -320,8 +320,7 @@ static sw_code decode_packed(sw_spec_weight *w, const sw_spec_scheme *scheme, co
         return rc;
     for (int64_t n = 0; n < w->n_out; n++) {
         codes.words = words + 4 * n * code_shape[1];
-        for (int64_t k = 0; k < w->k_in; k++)
-            w->codes[n * w->k_in + k] = (uint8_t)sw_spec_code_at(&codes, k);
+        sw_spec_codes(w->codes + n * w->k_in, &codes, w->k_in);
     }
     for (int64_t i = 0; i < w->n_out * w->n_groups; i++)
         w->scales[i] = sw_spec_float_at(&scales, i);

@@ -8,6 +8,7 @@
  * W[n][k] = scales[g][n] * (q - z). v2 stores z, v1 stores z - 1 in every field. Readers of v1
  * disagree on what a field of all ones means (2^b or 0), so such a zero point is refused.
  */
+#include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "verify/decoders/decode_spec_parts.h"
 
@@ -100,13 +101,38 @@ static sw_code read_g_idx(sw_spec_weight *w, const sw_spec_scheme *scheme, const
     return rc;
 }
 
+/* Sixteen columns of words stand in one line of the cache, and the next row's far away: they are
+ * copied out together, and each is then a stream without gaps. */
+static sw_code read_codes(sw_spec_weight *w, const unsigned char *words, int64_t n_rows,
+                          sw_err *err)
+{
+    enum { COLUMNS = 16, WORD_BYTES = 4 };
+    unsigned char *column = NULL;
+    sw_code rc = SW_MEM_GET(&column, COLUMNS * WORD_BYTES * n_rows, "columns of words", err);
+
+    for (int64_t n0 = 0; rc == SW_OK && n0 < w->n_out; n0 += COLUMNS) {
+        const int64_t n_columns = sw_min_i64(COLUMNS, w->n_out - n0);
+
+        for (int64_t row = 0; row < n_rows; row++)
+            for (int64_t i = 0; i < n_columns; i++)
+                memcpy(column + WORD_BYTES * (i * n_rows + row),
+                       words + WORD_BYTES * (row * w->n_out + n0 + i), WORD_BYTES);
+        for (int64_t i = 0; i < n_columns; i++) {
+            const sw_spec_stream codes = {column + WORD_BYTES * i * n_rows, 1, w->bits, 0};
+
+            sw_spec_codes(w->codes + (n0 + i) * w->k_in, &codes, w->k_in);
+        }
+    }
+    sw_mem_put(column);
+    return rc;
+}
+
 static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
                       const char *module_path, sw_err *err)
 {
     int64_t code_shape[2] = {sw_ceil_div(w->k_in * w->bits, 32), w->n_out};
     int64_t zero_shape[2] = {w->n_groups, sw_ceil_div(w->n_out * w->bits, 32)};
     int64_t scale_shape[2] = {w->n_groups, w->n_out};
-    sw_spec_stream codes = {.stride = w->n_out, .bits = w->bits};
     sw_spec_stream zeros = {.stride = 1, .bits = w->bits};
     int32_t zero_bias = scheme->reader == &sw_spec_gptq ? 1 : 0;
     const unsigned char *code_words, *zero_words;
@@ -118,18 +144,15 @@ static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_
         (rc = sw_spec_part(&zero_words, st, module_path, "qzeros", SW_DTYPE_I32, 2, zero_shape,
                            err)) != SW_OK ||
         (rc = sw_spec_scales(&scales, st, module_path, "scales", 2, scale_shape, err)) != SW_OK ||
-        (rc = read_g_idx(w, scheme, st, module_path, err)) != SW_OK)
+        (rc = read_g_idx(w, scheme, st, module_path, err)) != SW_OK ||
+        (rc = read_codes(w, code_words, code_shape[0], err)) != SW_OK)
         return rc;
-    for (int64_t n = 0; n < w->n_out; n++) {
-        codes.words = code_words + 4 * n;
-        for (int64_t k = 0; k < w->k_in; k++)
-            w->codes[n * w->k_in + k] = (uint8_t)sw_spec_code_at(&codes, k);
+    for (int64_t n = 0; n < w->n_out; n++)
         for (int64_t g = 0; g < w->n_groups; g++) {
             zeros.words = zero_words + 4 * g * zero_shape[1];
             w->scales[n * w->n_groups + g] = sw_spec_float_at(&scales, g * w->n_out + n);
             w->zeros[n * w->n_groups + g] = (int32_t)sw_spec_code_at(&zeros, n) + zero_bias;
         }
-    }
     return SW_OK;
 }
 

@@ -50,6 +50,8 @@ typedef struct sw_spec_stream {
     int bits, per_word;
 } sw_spec_stream;
 uint32_t sw_spec_code_at(const sw_spec_stream *stream, int64_t i);
+/* The first n codes, at most 8 bits each: one word after the other, without a division a code. */
+void sw_spec_codes(uint8_t *out, const sw_spec_stream *stream, int64_t n);
 
 /* Keys "bits", "group_size", "sym" of an object over the scheme; absent ones leave it. */
 sw_code sw_spec_override(sw_spec_scheme *scheme, const cJSON *object, sw_err *err) SW_MUST_USE;

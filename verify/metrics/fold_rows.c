@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
-#include "verify/metrics/original.h"
+#include "verify/metrics/linear_rows.h"
 
 #define FACTOR_MAX 0x1p15 /* beyond it a weight was not rescaled but broken */
 /* 2 sum(a b) / sum(a^2 + b^2) of the logarithms a, b of both measurements: 1 for a fold, 0 for
@@ -112,40 +112,36 @@ static double bounded(double factor)
     return factor >= 1 / FACTOR_MAX && factor <= FACTOR_MAX ? factor : 0;
 }
 
-/* Both weights of one linear, f32; NULL where one of them is missing or does not decode. */
-static sw_code load_both(float **have, float **want, const sw_subject_linear *l,
-                         const sw_rescale *so_far, const sw_subject *checkpoint,
-                         const sw_subject *original, sw_err *err)
+/* Both sides of one linear. *is_there: both have it, and it decodes; else nothing is open. */
+static sw_code open_both(bool *is_there, sw_linear_rows *have, sw_linear_rows *want,
+                         const sw_subject_linear *l, const sw_rescale *so_far,
+                         const sw_subject *checkpoint, const sw_subject *original, sw_err *err)
 {
     sw_err why = {0};
-    sw_code rc = SW_OK;
+    sw_code rc;
 
-    *have = *want = NULL;
+    *is_there = false;
     if (!sw_original_holds(checkpoint, l) || !sw_original_holds(original, l)) return SW_OK;
-    rc = sw_original_weight(have, checkpoint, l, &why);
-    if (rc == SW_OK) rc = sw_original_weight(want, original, l, &why);
-    if (rc == SW_OK) {
-        sw_rescale_forward(*want, so_far, &l->ref);
-        return SW_OK;
-    }
-    sw_mem_put(*have);
-    *have = NULL;
-    return rc == SW_E_NOMEM ? SW_FAIL(err, rc, "%s", why.text) : SW_OK;
+    rc = sw_linear_rows_open(have, checkpoint, l, &why);
+    if (rc == SW_OK && (rc = sw_linear_rows_open(want, original, l, &why)) != SW_OK)
+        sw_linear_rows_free(have);
+    if (rc == SW_E_NOMEM) return SW_FAIL(err, rc, "%s", why.text);
+    if (rc != SW_OK) return SW_OK;
+    want->columns = sw_rescale_columns(so_far, &l->ref);
+    want->rows = sw_rescale_rows(so_far, &l->ref);
+    *is_there = true;
+    return SW_OK;
 }
 
-static void add_columns(channel_sums *sums, const sw_fold *fold, const float *have,
-                        const float *want, const sw_linear_ref *ref)
+static void add_columns(channel_sums *sums, const sw_fold *fold, const sw_column_sums *columns)
 {
-    for (int64_t j = 0; j < ref->k_in; j++) {
+    for (int64_t j = 0; j < columns->k_in; j++) {
         channel_sums *s = &sums[sw_fold_row(fold, j)];
 
-        for (int64_t i = 0; i < ref->n_out; i++) {
-            double h = (double)have[i * ref->k_in + j], w = (double)want[i * ref->k_in + j];
-            s->dot += h * w;
-            s->have2 += h * h;
-            s->want2 += w * w;
-        }
-        s->n += (double)ref->n_out;
+        s->dot += columns->dot[j];
+        s->have2 += columns->have2[j];
+        s->want2 += columns->want2[j];
+        s->n += (double)columns->n_out;
     }
 }
 
@@ -161,19 +157,46 @@ typedef struct finder {
 static sw_code measure_rows(finder *f, const sw_subject_linear *l, int64_t k)
 {
     double *rows = f->out->scale;
-    float *have, *want;
-    sw_code rc = load_both(&have, &want, l, f->so_far, f->checkpoint, f->original, &f->out->err);
+    sw_linear_rows have, want;
+    float *both = NULL;
+    bool is_there;
+    sw_code rc = open_both(&is_there, &have, &want, l, f->so_far, f->checkpoint, f->original,
+                           &f->out->err);
 
-    if (rc != SW_OK || !have) return rc;
-    for (int64_t j = 0; j < k; j++) {
+    if (rc != SW_OK || !is_there) return rc;
+    rc = SW_MEM_GET(&both, 2 * l->ref.k_in, "rows", &f->out->err);
+    for (int64_t j = 0; rc == SW_OK && j < k; j++) {
         int64_t i = sw_fold_row(f->out->fold, j);
         sw_vec_sums sums = {0};
 
-        sw_vec_add(&sums, have + i * l->ref.k_in, want + i * l->ref.k_in, l->ref.k_in);
+        if (rows[i] > 0) continue; /* heads that share it came here before */
+        sw_linear_rows_get(both, &have, i, 0, l->ref.k_in);
+        sw_linear_rows_get(both + l->ref.k_in, &want, i, 0, l->ref.k_in);
+        sw_vec_add(&sums, both, both + l->ref.k_in, l->ref.k_in);
         rows[i] = sums.dot > 0 ? bounded(sums.want2 / sums.dot) : 0;
     }
-    sw_mem_put(have);
-    sw_mem_put(want);
+    sw_mem_put(both);
+    sw_linear_rows_free(&have);
+    sw_linear_rows_free(&want);
+    return rc;
+}
+
+static sw_code measure_consumer(finder *f, const sw_subject_linear *l)
+{
+    sw_linear_rows have, want;
+    sw_column_sums sums = {0};
+    bool is_there;
+    sw_code rc = open_both(&is_there, &have, &want, l, f->so_far, f->checkpoint, f->original,
+                           &f->out->err);
+
+    if (rc != SW_OK || !is_there) return rc;
+    if ((rc = sw_column_sums_new(&sums, &have, &want, &f->out->err)) == SW_OK) {
+        add_columns(f->sums, f->out->fold, &sums);
+        f->is_exact = f->is_exact && !sw_original_is_quantized(f->checkpoint, l->path);
+    }
+    sw_column_sums_free(&sums);
+    sw_linear_rows_free(&have);
+    sw_linear_rows_free(&want);
     return rc;
 }
 
@@ -185,18 +208,10 @@ static sw_code measure_columns(finder *f, int64_t k)
     f->is_exact = true;
     for (int64_t at = 0; at < f->so_far->n_linears && rc == SW_OK; at++) {
         const sw_subject_linear *l = &f->so_far->linears[at];
-        float *have, *want;
 
-        if (l->ref.layer != o->layer || l->ref.site != o->fold->site || l->ref.k_in != k ||
-            (o->expert >= 0 && l->ref.expert != o->expert))
-            continue;
-        if ((rc = load_both(&have, &want, l, f->so_far, f->checkpoint, f->original,
-                            &f->out->err)) != SW_OK || !have)
-            continue;
-        add_columns(f->sums, o->fold, have, want, &l->ref);
-        f->is_exact = f->is_exact && !sw_original_is_quantized(f->checkpoint, l->path);
-        sw_mem_put(have);
-        sw_mem_put(want);
+        if (l->ref.layer == o->layer && l->ref.site == o->fold->site && l->ref.k_in == k &&
+            (o->expert < 0 || l->ref.expert == o->expert))
+            rc = measure_consumer(f, l);
     }
     for (int64_t i = 0; i < o->n_rows; i++) {
         const channel_sums *s = &f->sums[i];

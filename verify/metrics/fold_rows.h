@@ -20,8 +20,9 @@ typedef struct sw_fold_rows {
     sw_err err;
 } sw_fold_rows;
 
-/* Fill scale and n_rows. `so_far` has the norms, which change the producer's inputs. Memory: two
- * linears in f32. Weights that do not decode have no fold. An error is left in ->err: no memory. */
+/* Fill scale and n_rows. `so_far` has the norms, which change the producer's inputs. Memory: one
+ * linear in codes, or in f32 where it is not stored row by row. Weights that do not decode have no
+ * fold. An error is left in ->err: no memory. */
 void sw_fold_rows_find(sw_fold_rows *out, const sw_rescale *so_far, const sw_subject *checkpoint,
                        const sw_subject *original);
 

@@ -6,6 +6,7 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/parallel.h"
+#include "formats/base/size.h"
 #include "formats/num/num.h"
 #include "verify/decoders/decode_spec_parts.h"
 #include "verify/metrics/fold_rows.h"
@@ -32,8 +33,9 @@
  * share of their own error, in squares: it is lost among rounding's. Sound folds measured 0.005. */
 #define UNTOLD_ERR 0.2
 #define UNTOLD_SHARE 0.01
-/* Each thread holds a linear twice; more threads would cost more memory. */
-#define THREADS_MAX 8
+/* Layers whose linears are looked at side by side, for each thread: most have two folds, a large
+ * and a small one. What was read of files is forgotten after them. */
+#define LAYERS_PER_THREAD 1
 #define COLUMN_NOISE_MIN 1e-12 /* readers in floats have hardly any */
 
 typedef struct builder {
@@ -203,22 +205,38 @@ static sw_code add_rows(builder *b, sw_fold_rows *folds, int64_t n)
     return rc;
 }
 
+typedef struct layer_folds {
+    sw_fold folds[SW_FOLDS_MAX];
+    int n;
+} layer_folds;
+
 /* Norms first: what a linear's rows were divided by shows once its columns are known. */
-static sw_code add_layer(builder *b, int64_t layer)
+static sw_code add_layers(builder *b, int64_t first, int64_t n_layers)
 {
     const sw_model *m = &b->original->model;
-    sw_fold folds[SW_FOLDS_MAX];
-    int n_folds = sw_model_folds(folds, m, layer);
     sw_fold_rows *list = NULL;
-    sw_code rc = SW_MEM_GET(&list, SW_FOLDS_MAX * (1 + m->n_experts), "folds", b->err);
+    layer_folds *layers = NULL;
+    int64_t n = 0;
+    sw_code rc;
 
-    if (rc == SW_OK)
-        rc = add_norms(b, list, list_folds(list, m, folds, n_folds, SW_FOLD_NORM, layer));
-    if (rc == SW_OK)
-        rc = add_rows(b, list, list_folds(list, m, folds, n_folds, SW_FOLD_ROWS, layer));
-    sw_mem_put(list);
+    if ((rc = SW_MEM_GET(&layers, n_layers, "folds", b->err)) != SW_OK ||
+        (rc = SW_MEM_GET(&list, n_layers * SW_FOLDS_MAX * (1 + m->n_experts), "folds",
+                         b->err)) != SW_OK)
+        goto done;
+    for (int64_t i = 0; i < n_layers && rc == SW_OK; i++) {
+        layer_folds *l = &layers[i];
+
+        l->n = sw_model_folds(l->folds, m, first + i);
+        rc = add_norms(b, list, list_folds(list, m, l->folds, l->n, SW_FOLD_NORM, first + i));
+    }
+    for (int64_t i = 0; i < n_layers && rc == SW_OK; i++)
+        n += list_folds(list + n, m, layers[i].folds, layers[i].n, SW_FOLD_ROWS, first + i);
+    if (rc == SW_OK) rc = add_rows(b, list, n);
     sw_st_forget(b->checkpoint->st);
     sw_st_forget(b->original->st);
+done:
+    sw_mem_put(layers);
+    sw_mem_put(list);
     return rc;
 }
 
@@ -228,7 +246,8 @@ sw_code sw_rescale_new(sw_rescale *out, sw_report *report, const sw_subject *che
     const sw_model *m = &original->model;
     sw_rescale r = {0};
     builder b = {.out = &r, .report = report, .checkpoint = checkpoint, .original = original,
-                 .n_threads = n_threads < THREADS_MAX ? n_threads : THREADS_MAX, .err = err};
+                 .n_threads = n_threads, .err = err};
+    const int64_t step = (int64_t)n_threads * LAYERS_PER_THREAD;
     cJSON *manifest = NULL;
     sw_code rc;
 
@@ -236,7 +255,8 @@ sw_code sw_rescale_new(sw_rescale *out, sw_report *report, const sw_subject *che
     r.is_claimed = is_listed(manifest);
     rc = SW_ARENA_TAKE(&r.groups, &r.arena, m->n_layers * (SW_FOLDS_MAX + m->n_experts), err);
     if (rc == SW_OK) rc = sw_subject_linears(&r.linears, &r.n_linears, m, &r.arena, err);
-    for (int64_t l = 0; l < m->n_layers && rc == SW_OK; l++) rc = add_layer(&b, l);
+    for (int64_t l = 0; l < m->n_layers && rc == SW_OK; l += step)
+        rc = add_layers(&b, l, sw_min_i64(step, m->n_layers - l));
     cJSON_Delete(manifest);
     if (rc == SW_OK)
         *out = r;
@@ -288,17 +308,6 @@ const double *sw_rescale_rows(const sw_rescale *rescale, const sw_linear_ref *re
     return NULL;
 }
 
-void sw_rescale_forward(float *w, const sw_rescale *rescale, const sw_linear_ref *ref)
-{
-    const double *columns = sw_rescale_columns(rescale, ref);
-    const double *rows = sw_rescale_rows(rescale, ref);
-
-    for (int64_t i = 0; (columns || rows) && i < ref->n_out; i++)
-        for (int64_t j = 0; j < ref->k_in; j++)
-            w[i * ref->k_in + j] = (float)((double)w[i * ref->k_in + j] *
-                                           (columns ? columns[j] : 1) / (rows ? rows[i] : 1));
-}
-
 void sw_rescale_back(float *w, const sw_rescale *rescale, const sw_linear_ref *ref)
 {
     const double *columns = sw_rescale_columns(rescale, ref);
@@ -310,27 +319,21 @@ void sw_rescale_back(float *w, const sw_rescale *rescale, const sw_linear_ref *r
                                            (columns ? columns[j] : 1) * (rows ? rows[i] : 1));
 }
 
-sw_rescale_column sw_rescale_worst_column(const sw_spec_weight *have, const float *want)
+sw_rescale_column sw_rescale_worst_column(const sw_column_sums *sums)
 {
     sw_rescale_column worst = {0, 1, (double)INFINITY};
     double most = 0;
 
-    for (int64_t j = 0; j < have->k_in; j++) {
-        double dot = 0, want2 = 0, have2 = 0, steps = 0, multiple, left, limit;
+    for (int64_t j = 0; j < sums->k_in; j++) {
+        const double want2 = sums->want2[j];
+        double multiple, left, limit;
 
-        for (int64_t i = 0; i < have->n_out; i++) {
-            double h = (double)have->values[i * have->k_in + j];
-            double w = (double)want[i * have->k_in + j];
-            dot += h * w;
-            want2 += w * w;
-            have2 += h * h;
-            steps += fabs(w * (double)have->scales[i * have->n_groups + have->group_of[j]]);
-        }
         if (!(want2 > 0)) continue;
-        multiple = dot / want2;
-        left = fmax(have2 - multiple * dot, 0) / want2; /* squared error about the best multiple */
-        limit = COLUMN_SLACK + COLUMN_STEPS * steps / want2 +
-                COLUMN_SIGMAS * sqrt(left / (double)have->n_out);
+        multiple = sums->dot[j] / want2;
+        /* squared error about the best multiple */
+        left = fmax(sums->have2[j] - multiple * sums->dot[j], 0) / want2;
+        limit = COLUMN_SLACK + COLUMN_STEPS * sums->steps[j] / want2 +
+                COLUMN_SIGMAS * sqrt(left / (double)sums->n_out);
         if (!(fabs(multiple - 1) / limit > most)) continue;
         most = fabs(multiple - 1) / limit;
         worst = (sw_rescale_column){j, multiple, limit};
@@ -344,24 +347,19 @@ typedef struct column_fit {
 } column_fit;
 
 /* What of a column's square its multiple leaves; adds to the reader's error. */
-static double fit_column(column_fit *fit, sw_rescale_says *says, const float *have,
-                         const float *want, int64_t n_out, int64_t k_in)
+static double fit_column(column_fit *fit, sw_rescale_says *says, const sw_column_sums *sums,
+                         int64_t j)
 {
-    double dot = 0, want2 = 0, have2 = 0, left;
+    const double dot = sums->dot[j], want2 = sums->want2[j], have2 = sums->have2[j];
+    double left;
 
-    for (int64_t i = 0; i < n_out; i++) {
-        double h = (double)have[i * k_in], w = (double)want[i * k_in];
-        dot += h * w;
-        want2 += w * w;
-        have2 += h * h;
-    }
     says->err2 += fmax(have2 - 2 * dot + want2, 0);
     says->want2 += want2;
     *fit = (column_fit){0, 0};
     if (!(want2 > 0)) return 0;
     fit->multiple = dot / want2;
     left = fmax(have2 - fit->multiple * dot, 0);
-    fit->noise = left / want2 / (double)n_out;
+    fit->noise = left / want2 / (double)sums->n_out;
     return left;
 }
 
@@ -383,9 +381,10 @@ static void spread(double *mean, double *variance, const column_fit *fits, const
     *variance = n > 1 ? fmax(sum2 - sum * sum / n, 0) / (n - 1) : 0;
 }
 
-sw_code sw_rescale_ask(sw_rescale_says *says, const float *have, const float *want, int64_t n_out,
-                       int64_t k_in, const double *scale, sw_err *err)
+sw_code sw_rescale_ask(sw_rescale_says *says, const sw_column_sums *sums, const double *scale,
+                       sw_err *err)
 {
+    const int64_t k_in = sums->k_in;
     double left = 0, before = says->want2, shrunk, mean, bare_mean, noise, bare_noise;
     double shift;
     column_fit *fits;
@@ -393,7 +392,7 @@ sw_code sw_rescale_ask(sw_rescale_says *says, const float *have, const float *wa
 
     if (rc != SW_OK) return rc;
     for (int64_t j = 0; j < k_in; j++)
-        left += fit_column(&fits[j], says, have + j, want + j, n_out, k_in);
+        left += fit_column(&fits[j], says, sums, j);
     /* GPTQ shrinks a weight by the share of it that is error, half of it as measured */
     shrunk = left > 0 ? left / (says->want2 - before) : 0;
     spread(&mean, &noise, fits, scale, k_in, false);

@@ -13,6 +13,7 @@
 #include "verify/base/report.h"
 #include "verify/base/subject.h"
 #include "verify/metrics/inputs.h"
+#include "verify/metrics/linear_rows.h"
 
 /* What a reader says for the factors of its norm. */
 typedef struct sw_rescale_says {
@@ -41,8 +42,8 @@ typedef struct sw_rescale {
     sw_arena arena;
 } sw_rescale;
 
-/* Groups with a factor other than 1, in block order. Findings: "rescaled" for a norm whose change
- * is no sound factor. Memory: a linear in f32 twice for each thread, of which 8 are used at most.
+/* Groups with a factor other than 1. Findings: "rescaled" for a norm whose change
+ * is no sound factor. Memory: a linear in codes for each thread (linear_rows.h).
  * Freed by sw_rescale_free, which accepts a zeroed one. */
 sw_code sw_rescale_new(sw_rescale *out, sw_report *report, const sw_subject *checkpoint,
                        const sw_subject *original, int n_threads,
@@ -57,22 +58,22 @@ const double *sw_rescale_rows(const sw_rescale *rescale, const sw_linear_ref *re
 bool sw_rescale_producer(char path[256], const sw_rescale *rescale, const sw_model *model,
                          const sw_linear_ref *ref);
 
-/* w [n_out, k_in] of the original becomes what the checkpoint should hold, resp. back. */
-void sw_rescale_forward(float *w, const sw_rescale *rescale, const sw_linear_ref *ref);
+/* A weight w [n_out, k_in] of the checkpoint becomes what the original holds. */
 void sw_rescale_back(float *w, const sw_rescale *rescale, const sw_linear_ref *ref);
 
-/* The column of a decoded linear whose best multiple of `want` [n_out, k_in] is furthest from 1,
- * as a share of what rounding may do to it. */
+/* The column of a decoded linear whose best multiple of what is wanted is furthest from 1, as a
+ * share of what rounding may do to it. `sums`: of the linear against the original times its
+ * factors. */
 typedef struct sw_rescale_column {
     int64_t at;
     double multiple, limit; /* limit: the largest |multiple - 1| that is sound */
 } sw_rescale_column;
-sw_rescale_column sw_rescale_worst_column(const sw_spec_weight *have, const float *want);
+sw_rescale_column sw_rescale_worst_column(const sw_column_sums *sums);
 
-/* Add what the reader `have` says to *says. `want` [n_out, k_in] is the original after
- * sw_rescale_forward. SW_E_NOMEM. */
-sw_code sw_rescale_ask(sw_rescale_says *says, const float *have, const float *want, int64_t n_out,
-                       int64_t k_in, const double *scale, sw_err *err) SW_MUST_USE;
+/* Add what a reader says to *says. `sums`: of the reader against the original times its factors.
+ * SW_E_NOMEM. */
+sw_code sw_rescale_ask(sw_rescale_says *says, const sw_column_sums *sums, const double *scale,
+                       sw_err *err) SW_MUST_USE;
 void sw_rescale_add(sw_rescale_says *to, const sw_rescale_says *says);
 /* Is the change of a norm, [k] what its channels were divided by, made good by its readers, or
  * smaller than they can show and than matters? */

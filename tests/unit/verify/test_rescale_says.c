@@ -27,6 +27,8 @@ static sw_rescale_says ask(const double *scale, bool has_factors, double shrunk,
                            double jitter)
 {
     static float have[N * K], want[N * K];
+    sw_linear_rows have_rows, want_rows;
+    sw_column_sums sums = {0};
     sw_rescale_says says = {0, 0, 0, 0};
     test_rng rng = {5};
     sw_err err = {0};
@@ -42,7 +44,11 @@ static sw_rescale_says ask(const double *scale, bool has_factors, double shrunk,
                                       (has_factors ? scale[j] : 1));
         }
     }
-    assert_int_equal(sw_rescale_ask(&says, have, want, N, K, scale, &err), SW_OK);
+    have_rows = sw_linear_rows_of(have, N, K);
+    want_rows = sw_linear_rows_of(want, N, K);
+    assert_int_equal(sw_column_sums_new(&sums, &have_rows, &want_rows, &err), SW_OK);
+    assert_int_equal(sw_rescale_ask(&says, &sums, scale, &err), SW_OK);
+    sw_column_sums_free(&sums);
     return says;
 }
 
