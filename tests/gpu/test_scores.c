@@ -71,8 +71,8 @@ static void check_scores(int vocab, bool has_ref)
     d_ref = device_copy(gpu, ref, (int64_t)n_bytes);
     memset(scores, 0xff, sizeof scores);
     d_scores = device_copy(gpu, scores, sizeof scores);
-    MUST(sw_cuda_score(d_scores, d_have, has_ref ? d_ref : NULL,
-                       device_copy(gpu, targets, sizeof targets), ROWS, vocab, how, err));
+    MUST(sw_cuda_score_logits(d_scores, d_have, has_ref ? d_ref : NULL,
+                              device_copy(gpu, targets, sizeof targets), ROWS, vocab, how, err));
     MUST(sw_device_download(gpu, scores, d_scores, sizeof scores, err));
     for (int i = 0; i < ROWS; i++) {
         const float *y = have + i * vocab, *x = ref + i * vocab;

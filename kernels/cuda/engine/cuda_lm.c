@@ -498,8 +498,8 @@ sw_code sw_device_lm_scores(sw_device_lm *lm, sw_device_lm *ref, sw_lm_score *sc
             break;
         if (b) rc = sw_device_lm_logits(b, b->d_logits, b->d_x + row * b->e->m->hidden, some, err);
         if (rc == SW_OK)
-            rc = sw_cuda_score(a->d_scores, a->d_logits, b ? b->d_logits : NULL, a->d_targets,
-                               some, vocab, a->e->how, err);
+            rc = sw_cuda_score_logits(a->d_scores, a->d_logits, b ? b->d_logits : NULL,
+                                      a->d_targets, some, vocab, a->e->how, err);
         if (rc == SW_OK)
             rc = sw_device_download(gpu, scores + at, a->d_scores,
                                     some * (int64_t)sizeof *scores, err);

@@ -100,9 +100,9 @@ sw_code sw_cuda_softcap(float *x, float cap, int64_t n, sw_launch how, sw_err *e
 
 /* out [n] = what rows of logits [n, vocab] say about the tokens `targets` [n], ids below vocab, and
  * beside it those of a reference (NULL: there is none), all on the device: see sw_lm_score. */
-sw_code sw_cuda_score(sw_lm_score *out, const float *have, const float *ref,
-                      const uint32_t *targets, int64_t n, int64_t vocab, sw_launch how,
-                      sw_err *err) SW_MUST_USE;
+sw_code sw_cuda_score_logits(sw_lm_score *out, const float *have, const float *ref,
+                             const uint32_t *targets, int64_t n, int64_t vocab, sw_launch how,
+                             sw_err *err) SW_MUST_USE;
 
 /* dst [n_out, k_in] BF16 = the weights of device tiles: scale * (code - zero), rounded. Outliers
  * are not looked at. SW_E_UNSUPPORTED: a scale dtype that tiles do not have. */

@@ -103,9 +103,9 @@ static __global__ void __launch_bounds__(N_THREADS)
     }
 }
 
-extern "C" sw_code sw_cuda_score(sw_lm_score *out, const float *have, const float *ref,
-                                 const uint32_t *targets, int64_t n, int64_t vocab, sw_launch how,
-                                 sw_err *err)
+extern "C" sw_code sw_cuda_score_logits(sw_lm_score *out, const float *have, const float *ref,
+                                        const uint32_t *targets, int64_t n, int64_t vocab,
+                                        sw_launch how, sw_err *err)
 {
     return sw_start("scores of logits", swk_score, dim3((unsigned)n), N_THREADS, 0, how, err, out,
                     have, ref, targets, (int)vocab);
