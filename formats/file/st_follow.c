@@ -15,7 +15,7 @@
 #define STEP_BYTES ((size_t)64 << 10)
 #define PIECE_BYTES ((uint64_t)16 << 20) /* read back before others hear of it */
 #define WORTH_BYTES ((uint64_t)8 << 20) /* less is left for the next to come */
-#define HOLD_BYTES ((uint64_t)192 << 20) /* of blocks, and how far ahead of the mark they lie */
+#define HOLD_BYTES ((uint64_t)128 << 20) /* of blocks, and how far ahead of the mark they lie */
 #define PACE_BYTES (HOLD_BYTES / 2) /* who can wait does not go farther ahead of the mark */
 #define SMALL_BYTES ((uint64_t)64 << 10) /* of a block that is not worth its memory */
 
