@@ -22,6 +22,16 @@
 static void lock(sw_st_writer *w) { (void)pthread_mutex_lock(&w->mutex); }
 static void unlock(sw_st_writer *w) { (void)pthread_mutex_unlock(&w->mutex); }
 
+bool sw_st_is_put(sw_st_writer *w, const sw_st_decl *decl)
+{
+    bool is_put;
+
+    lock(w);
+    is_put = decl->is_put;
+    unlock(w);
+    return is_put;
+}
+
 void sw_st_mark_put(sw_st_writer *w, sw_st_decl *decl, uint64_t n_bytes)
 {
     lock(w);
