@@ -15,12 +15,22 @@
 #define STEP_BYTES ((size_t)64 << 10)
 #define PIECE_BYTES ((uint64_t)16 << 20) /* read back before others hear of it */
 #define WORTH_BYTES ((uint64_t)8 << 20) /* less is left for the next to come */
-#define HOLD_BYTES ((uint64_t)192 << 20) /* of blocks, and how far ahead of the mark they lie */
+#define HOLD_BYTES ((uint64_t)128 << 20) /* of blocks, and how far ahead of the mark they lie */
 #define PACE_BYTES (HOLD_BYTES / 2) /* who can wait does not go farther ahead of the mark */
 #define SMALL_BYTES ((uint64_t)64 << 10) /* of a block that is not worth its memory */
 
 static void lock(sw_st_writer *w) { (void)pthread_mutex_lock(&w->mutex); }
 static void unlock(sw_st_writer *w) { (void)pthread_mutex_unlock(&w->mutex); }
+
+bool sw_st_is_put(sw_st_writer *w, const sw_st_decl *decl)
+{
+    bool is_put;
+
+    lock(w);
+    is_put = decl->is_put;
+    unlock(w);
+    return is_put;
+}
 
 void sw_st_mark_put(sw_st_writer *w, sw_st_decl *decl, uint64_t n_bytes)
 {

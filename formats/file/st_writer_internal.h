@@ -79,6 +79,7 @@ void sw_st_follow_ask(sw_st_writer *w, int32_t file, sw_st_block *block);
 sw_code sw_st_follow_block(sw_st_writer *w, int32_t file, sw_st_block *block,
                            sw_err *err) SW_MUST_USE;
 /* So much more of a tensor is complete: from all of it on a digest may read it, from any thread. */
+bool sw_st_is_put(sw_st_writer *w, const sw_st_decl *decl); /* while others put parts of it */
 void sw_st_mark_put(sw_st_writer *w, sw_st_decl *decl, uint64_t n_bytes);
 sw_code sw_st_follow_begin(sw_st_writer *w, sw_err *err) SW_MUST_USE;
 /* Digest what is left of a file all of whose tensors are put. */

@@ -17,7 +17,8 @@
 #include "formats/base/json.h"
 #include "formats/io/file.h"
 
-#define SW_JOURNAL_VERSION 2 /* 1: shapes were among the tensors of a block */
+/* 1: shapes were among the tensors of a block. 2: tensors lay in a file by width and name. */
+#define SW_JOURNAL_VERSION 3
 #define SW_JOURNAL_MAX_BYTES ((size_t)1 << 30)
 #define SW_JOURNAL_BLOCKS_MAX 1024
 

@@ -450,6 +450,79 @@ static void misuse_is_caught_and_leaves_nothing(void **state)
     scratch_close(&s);
 }
 
+/* The source again, with tensors of blocks that no model of its kind has. */
+static void add_blocks(const scratch *s)
+{
+    static const char *const extra[] = {"model.more.10.a", "model.more.2.b", "model.more.2.a"};
+    static const uint8_t bytes[16] = {1};
+    const int64_t shape = 8;
+    sw_st *st = NULL;
+    sw_st_writer *w = NULL;
+    sw_err err = {0};
+
+    must(sw_st_open(&st, scratch_path(s, "source"), &err), &err);
+    must(sw_st_writer_new(&w, scratch_path(s, "source"), 0, &err), &err);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t i = 0; i < sw_st_count(st); i++) {
+            const sw_st_tensor *t = sw_st_at(st, i);
+            const sw_cview *v = &t->view;
+            must(pass ? sw_st_writer_put(w, t->name, v->data, v->size_bytes, &err)
+                      : sw_st_writer_declare(w, t->name, v->dtype, v->n_dims, v->shape, &err),
+                 &err);
+        }
+        for (int i = 0; i < 3; i++)
+            must(pass ? sw_st_writer_put(w, extra[i], bytes, sizeof bytes, &err)
+                      : sw_st_writer_declare(w, extra[i], SW_DTYPE_BF16, 1, &shape, &err), &err);
+        if (!pass) must(sw_st_writer_begin(w, &err), &err);
+    }
+    must(sw_st_writer_commit(w, &err), &err);
+    sw_st_writer_free(w);
+    sw_st_close(st);
+}
+
+/* Tensors in the order in which they are made: the digest of the file follows its writing. Blocks
+ * by number, a block's linears as the model has them, and a head that is quantized comes last. */
+static void tensors_lie_as_they_are_made(void **state)
+{
+    static const char *const want[] = {
+        "model.embed_tokens.weight", "model.norm.weight",
+        "model.layers.0.input_layernorm.weight", "model.layers.0.post_attention_layernorm.weight",
+        "model.layers.0.self_attn.q_proj.qweight", "model.layers.0.self_attn.q_proj.qzeros",
+        "model.layers.0.self_attn.q_proj.scales", "model.layers.0.self_attn.k_proj.qweight",
+        "model.layers.0.self_attn.v_proj.qweight", "model.layers.0.self_attn.o_proj.qweight",
+        "model.layers.0.mlp.gate_proj.qweight", "model.layers.0.mlp.up_proj.qweight",
+        "model.layers.0.mlp.down_proj.qweight", "model.layers.0.mlp.down_proj.scales",
+        "model.layers.1.input_layernorm.weight", "model.layers.1.self_attn.q_proj.qweight",
+        "model.layers.1.mlp.down_proj.scales", "model.more.2.a", "model.more.2.b",
+        "model.more.10.a", "lm_head.qweight", "lm_head.scales"};
+    const sw_dialect *gptq = sw_dialect_find("gptq");
+    const uint8_t *last = NULL;
+    sw_st *st = NULL;
+    sw_err err = {0};
+    ckpt_case c;
+    scratch s;
+
+    (void)state;
+    scratch_open(&s);
+    ckpt_source(&s, "llama");
+    add_blocks(&s);
+    ckpt_open(&c, &s, gptq, 4, true, 32);
+    ckpt_add_head(&c, gptq);
+    must(ckpt_write(&c, &s, "out", gptq, false, 0, true, &err), &err);
+    must(sw_st_open(&st, scratch_path(&s, "out"), &err), &err);
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        const sw_st_tensor *t = sw_st_find(st, want[i]);
+        if (!t) fail_msg("no %s", want[i]);
+        if (t->view.size_bytes % 8) fail_msg("%s says nothing of the order", want[i]);
+        if ((const uint8_t *)t->view.data <= last)
+            fail_msg("%s lies before %s", want[i], want[i - 1]);
+        last = t->view.data;
+    }
+    sw_st_close(st);
+    ckpt_close(&c);
+    scratch_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -458,6 +531,7 @@ int main(void)
         cmocka_unit_test(config_keeps_every_other_byte),
         cmocka_unit_test(the_manifest_names_inputs_outputs_and_what_stayed),
         cmocka_unit_test(same_inputs_same_bytes),
+        cmocka_unit_test(tensors_lie_as_they_are_made),
         cmocka_unit_test(what_is_left_alone_is_told_to_loaders),
         cmocka_unit_test(a_quantized_source_is_converted),
         cmocka_unit_test(the_rest_of_a_quantized_source_becomes_floats),
