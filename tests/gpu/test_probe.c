@@ -1,6 +1,6 @@
 /* test_probe.c - half blocks that searches keep on a device: what they compute is what a block
- * loaded anew does, whatever a trial has put in and whatever has changed since; and the readers of a
- * trial, which lanes solve beside each other. Exit 77 without a GPU.
+ * loaded anew does, whatever a trial has put in and whatever has changed since; and the readers of
+ * a trial, which lanes solve beside each other. Exit 77 without a GPU.
  */
 #include <setjmp.h>
 #include <stdarg.h>
