@@ -7,6 +7,7 @@
 
 #include "formats/base/size.h"
 #include "formats/io/profile.h"
+#include "quant/lanes.h"
 #include "quant/method/row_share.h"
 #include "quant/method/slab.h"
 #include "quant/method/weight_rows.h"
@@ -93,16 +94,27 @@ sw_code sw_trial_block_output(float *y, const sw_trial_block *block, sw_block_pr
     return sw_backend_of(&block->group->place)->trial_output(y, block, part, err);
 }
 
+/* The readers of a group, as items of lanes. */
+typedef struct reader_work {
+    const sw_group *g;
+    float *const *values;
+    const double *scale;
+    const sw_factor *factor;
+    const sw_site_share *share;
+} reader_work;
+
 /* n rows of values -> their quantized ones, in place. */
 static sw_code solve_values(float *values, int64_t n, const sw_group *g, int64_t i,
-                            const sw_factor *factor, sw_err *err)
+                            const sw_factor *factor, const sw_place *at, sw_err *err)
 {
     const sw_quant_options *o = g->options;
+    sw_factor mine = *factor; /* as this lane uses it */
     sw_solve_problem p = {.values = values, .n_out = n, .k_in = g->k,
-                          .spec = g->specs[i], .factor = factor, .place = g->place,
+                          .spec = g->specs[i], .factor = &mine, .place = *at,
                           .refine_rounds = o->refine_rounds, .n_threads = o->n_threads};
     sw_solve_report report = {0};
 
+    sw_lane_enter(&mine.place, at);
     return o->algo->solve(NULL, &p, &report, err);
 }
 
@@ -129,20 +141,22 @@ static sw_rows rows_of(const sw_group *g, int64_t i, const sw_site_share *share,
 }
 
 /* This rank's rows of a reader. */
-static sw_code solve_reader(float *values, const sw_group *g, int64_t i, sw_rows rows,
-                            const double *scale, const sw_factor *factor, sw_err *err)
+static sw_code solve_reader(void *self, int64_t i, const sw_place *at, sw_err *err)
 {
-    const sw_backend *backend = sw_backend_of(&g->place);
-    int64_t n = rows.end - rows.begin, k = g->k;
+    const reader_work *work = self;
+    const sw_group *g = work->g;
+    const sw_backend *backend = sw_backend_of(at);
+    const double *scale = work->scale;
+    const sw_rows rows = rows_of(g, i, work->share, sw_team_rank(g->options->team));
+    const int64_t n = rows.end - rows.begin, k = g->k;
+    float *values = work->values[i] + rows.begin * k;
     sw_code rc;
 
     if (!n) return SW_OK;
-    values += rows.begin * k;
-    rc = backend->scale(&g->place, values, g->placed[i] + rows.begin * k, scale, n, k, false, err);
-    if (rc == SW_OK) rc = solve_values(values, n, g, i, factor, err);
-    return rc == SW_OK && scale
-               ? backend->scale(&g->place, values, values, scale, n, k, true, err)
-               : rc;
+    rc = backend->scale(at, values, g->placed[i] + rows.begin * k, scale, n, k, false, err);
+    if (rc == SW_OK) rc = solve_values(values, n, g, i, work->factor, at, err);
+    if (rc == SW_OK && scale) rc = backend->scale(at, values, values, scale, n, k, true, err);
+    return rc == SW_OK ? backend->finish(at, err) : rc;
 }
 
 /* The rows that each rank has solved, to all. */
@@ -176,11 +190,12 @@ sw_code sw_group_solve(float *const *values, const sw_group *group, const double
 {
     const sw_quant_options *o = group->options;
     sw_factor_options fo = {o->order, group->specs[0].group_elems, o->damp};
-    const int rank = sw_team_rank(o->team);
     sw_share_linear *linears = NULL;
     sw_site_share share = {0};
     sw_hessian hess = {0};
     sw_factor factor = {0};
+    reader_work work = {group, values, scale, &factor, &share};
+    const sw_lane_work lanes = {.self = &work, .work = solve_reader};
     const sw_span span = sw_span_open("search solve");
     sw_code rc = SW_MEM_GET(&linears, group->n_readers, "rows of ranks", err);
 
@@ -188,9 +203,8 @@ sw_code sw_group_solve(float *const *values, const sw_group *group, const double
     if (rc == SW_OK) rc = sw_hessian_scaled(&hess, group->hess, scale, err);
     if (rc == SW_OK) rc = sw_factor_new(&factor, &hess, &fo, err);
     sw_hessian_free(&hess);
-    for (int64_t i = 0; i < group->n_readers && rc == SW_OK; i++)
-        rc = solve_reader(values[i], group, i, rows_of(group, i, &share, rank), scale, &factor,
-                          err);
+    if (rc == SW_OK)
+        rc = sw_lanes_run(&group->place, SW_LANES_ANY, group->n_readers, &lanes, err);
     if (rc == SW_OK) rc = share_values(values, group, &share, err);
     sw_factor_free(&factor);
     sw_mem_put(linears);

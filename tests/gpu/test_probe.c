@@ -1,6 +1,6 @@
 /* test_probe.c - half blocks that searches keep on a device: what they compute is what a block
- * loaded anew does, whatever a trial has put in and whatever has changed since. Exit 77 without a
- * GPU.
+ * loaded anew does, whatever a trial has put in and whatever has changed since; and the readers of
+ * a trial, which lanes solve beside each other. Exit 77 without a GPU.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -221,6 +221,101 @@ static void kept_halves_are_new_ones(void **state)
     check_arch("qwen3_moe", expert);
 }
 
+enum { READERS = 3 };
+
+/* Sums of what the readers' site brings, at the device. */
+static void find_sums(sw_site_stats *stats, const probe_case *p)
+{
+    bool wanted[SW_SITE_COUNT] = {false};
+
+    wanted[p->reader.site] = true;
+    MUST(sw_site_stats_new(stats, &p->c.ckpt.model, LAYER, wanted, false, SW_EXPERTS_COUNT, &p->at,
+                           &err));
+    MUST(sw_block_probe_hessians(stats, &p->probe, SW_BLOCK_PROBE_SEARCH, &p->block,
+                                 p->reader.site, &err));
+}
+
+/* Readers [first, first + n) of a group solved as a trial does; values in memory. */
+static void solve_some(float **out, sw_group g, int first, int n, const double *scale)
+{
+    float **values = NULL;
+
+    g.readers += first;
+    g.specs += first;
+    g.placed += first;
+    g.n_readers = n;
+    MUST(sw_group_values_new(&values, &g, &err));
+    MUST(sw_group_solve(values, &g, scale, &err));
+    for (int i = 0; i < n; i++) {
+        const int64_t n_bytes = g.readers[i].n_out * g.k * 4;
+
+        out[first + i] = malloc((size_t)n_bytes);
+        MUST(sw_device_download(gpu, out[first + i], values[i], n_bytes, &err));
+    }
+    sw_group_values_free(values, &g);
+}
+
+/* Readers beside each other, in lanes, get what each gets alone, with a scale and without. */
+static void check_lanes(probe_case *p, const char *method, float **placed, const double *scale)
+{
+    sw_linear_ref readers[READERS];
+    sw_qspec specs[READERS];
+    float *beside[READERS], *alone[READERS];
+    sw_site_stats stats;
+    sw_quant_options o = stats_case_options(SW_EXPERTS_SHRINK, 2);
+    sw_group g = p->group;
+
+    for (int i = 0; i < READERS; i++) {
+        const sw_slot slot = (sw_slot)(SW_SLOT_Q + i);
+        readers[i] = (sw_linear_ref){LAYER, slot, -1, SW_SITE_ATTN_IN, 0, 0};
+        sw_model_slot_shape(&p->c.ckpt.model, LAYER, slot, &readers[i].n_out, &readers[i].k_in);
+        specs[i] = (sw_qspec){.num = sw_num_by_bits(4), .group_elems = 32, .is_symmetric = true,
+                              .scale_dtype = SW_DTYPE_F16};
+    }
+    o.algo = sw_algo_find(method);
+    find_sums(&stats, p);
+    g.options = &o;
+    g.k = readers[0].k_in;
+    g.readers = readers;
+    g.specs = specs;
+    g.n_readers = READERS;
+    g.placed = placed;
+    g.hess = &stats.site[SW_SITE_ATTN_IN];
+    solve_some(beside, g, 0, READERS, scale);
+    for (int i = 0; i < READERS; i++) solve_some(alone, g, i, 1, scale);
+    for (int i = 0; i < READERS; i++)
+        check(method, beside[i], alone[i], readers[i].n_out * g.k, true);
+    sw_site_stats_free(&stats);
+}
+
+static void readers_are_solved_beside_each_other(void **state)
+{
+    const sw_linear_ref query = {LAYER, SW_SLOT_Q, -1, SW_SITE_ATTN_IN, 0, 0};
+    float *placed[READERS];
+    double *scale;
+    probe_case p;
+
+    (void)state;
+    case_open(&p, "llama", query);
+    scale = calloc((size_t)p.c.ckpt.model.hidden, sizeof *scale);
+    for (int64_t j = 0; j < p.c.ckpt.model.hidden; j++) scale[j] = 0.75 + 0.25 * (double)(j % 3);
+    for (int i = 0; i < READERS; i++) {
+        const sw_weight *w = sw_block_weight(&p.block, (sw_slot)(SW_SLOT_Q + i), -1);
+        const int64_t n = w->n_out * w->k_in;
+        float *values = malloc(sizeof *values * (size_t)n);
+
+        MUST(sw_float_decode_n(values, w->dense, w->dense_dtype, n, &err));
+        MUST(sw_backend_cuda.lend(&placed[i], &p.at, values, n, "weights", &err));
+        free(values);
+    }
+    check_lanes(&p, "awq+gptq", placed, NULL);
+    check_lanes(&p, "awq+gptq", placed, scale);
+    check_lanes(&p, "awq", placed, scale);
+    for (int i = 0; i < READERS; i++) sw_backend_cuda.unlend(&p.at, placed[i]);
+    free(scale);
+    case_close(&p);
+}
+
 static int open_all(void **state)
 {
     (void)state;
@@ -235,7 +330,8 @@ static int close_all(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(kept_halves_are_new_ones)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(kept_halves_are_new_ones),
+                                       cmocka_unit_test(readers_are_solved_beside_each_other)};
 
     if (sw_device_count() < 1) {
         printf("skipped: no GPU\n");

@@ -23,6 +23,13 @@ sw_code sw_cpu_lane(sw_place *out, const sw_place *at, int i, sw_err *err)
     return SW_OK;
 }
 
+sw_code sw_cpu_finish(const sw_place *at, sw_err *err)
+{
+    (void)at;
+    (void)err;
+    return SW_OK;
+}
+
 sw_code sw_cpu_take(void **out, const sw_place *at, int64_t n, int64_t elem_bytes, const char *what,
                     sw_err *err)
 {

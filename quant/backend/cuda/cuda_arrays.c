@@ -19,6 +19,11 @@ sw_code sw_cuda_lane(sw_place *out, const sw_place *at, int i, sw_err *err)
     return SW_OK;
 }
 
+sw_code sw_cuda_finish(const sw_place *at, sw_err *err)
+{
+    return sw_device_sync(sw_cuda_gpu(at), err);
+}
+
 sw_code sw_cuda_take(void **out, const sw_place *at, int64_t n, int64_t elem_bytes,
                      const char *what, sw_err *err)
 {
