@@ -556,35 +556,6 @@ static void short_runs_are_caught(void **state)
     }
 }
 
-/* One weight lies beyond the highest code, by some widths of the range of its group. */
-static void ranges_may_cut_off_a_weight(void **state)
-{
-    static const struct {
-        double widths;
-        int bits, is_sound;
-    } rows[] = {{2.8, 2, true}, {5, 2, false}, {2, 4, true}, {2.8, 4, false}};
-
-    (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const sw_dialect *d = sw_dialect_find("gptq_v2");
-        sw_qspec spec = spec_of(rows[i].bits, true, 128);
-        const int top = (1 << rows[i].bits) - 1, zero = (top + 1) / 2;
-        const int64_t at = 60 * K + 200;
-        const float kept = weight[at];
-        subject s;
-        sw_qtensor q;
-
-        quantize(&q, true, &spec);
-        q.codes[at] = (uint8_t)top;
-        weight[at] = (float)(top - zero + rows[i].widths * top) * q.scales[60 * 2 + 1];
-        encode(&s, d, &q);
-        expect(d, &q, "cut off", verdict(&s), rows[i].is_sound ? NULL : "channel 60");
-        weight[at] = kept;
-        st_build_free(&s.built);
-        sw_qtensor_free(&q);
-    }
-}
-
 static void no_original_means_scales_only(void **state)
 {
     const sw_dialect *d = sw_dialect_find("swage");
@@ -622,7 +593,6 @@ int main(void)
         cmocka_unit_test(a_single_swapped_nibble_is_caught_in_plain_rounding),
         cmocka_unit_test(parts_that_are_lost_are_caught),
         cmocka_unit_test(short_runs_are_caught),
-        cmocka_unit_test(ranges_may_cut_off_a_weight),
         cmocka_unit_test(no_original_means_scales_only),
     };
     return cmocka_run_group_tests(tests, make_inputs, free_inputs);
