@@ -1,5 +1,6 @@
 /* test_nearest.c - originals that came out of codes: what GPTQ makes of them passes though nearly
- * every code is the nearest, and what plain rounding makes of them is held to every single code. */
+ * every code is the nearest, and what plain rounding makes of them is held to every single code.
+ * And ranges that cut off a weight. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -96,9 +97,9 @@ static void mix(float *source, int n_rows)
 static const char *verdict(double *share, const sw_qtensor *q, const float *original)
 {
     static char why[SW_PLAUSIBLE_TEXT_BYTES];
-    const sw_dialect *dialect = sw_dialect_find("compressed-tensors");
+    const sw_dialect *dialect = sw_dialect_find("gptq_v2");
     sw_qconfig config = {.spec = q->spec};
-    sw_report_tensor figures = {.bits = 4};
+    sw_report_tensor figures = {.bits = q->spec.num->bits};
     sw_spec_scheme scheme;
     sw_spec_weight w = {0};
     cJSON *object = NULL;
@@ -183,6 +184,37 @@ static void one_swap_in_plain_rounding_is_found(void **state)
     }
 }
 
+/* One weight lies beyond the highest code, by some widths of the range of its group. */
+static void ranges_may_cut_off_a_weight(void **state)
+{
+    static const struct {
+        double widths;
+        int bits;
+        bool is_sound;
+    } rows[] = {{2.8, 2, true}, {5, 2, false}, {2, 4, true}, {2.8, 4, false}};
+    static float source[N * K];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const int top = (1 << rows[i].bits) - 1, zero = (top + 1) / 2;
+        const int64_t at = 60 * K + 200;
+        const char *why;
+        double share;
+        sw_qtensor q;
+
+        spec.num = sw_num_by_bits(rows[i].bits);
+        memcpy(source, dense, sizeof source);
+        solve(&q, true, source);
+        q.codes[at] = (uint8_t)top;
+        source[at] = (float)(top - zero + rows[i].widths * top) * q.scales[60 * (K / GROUP) + 1];
+        why = verdict(&share, &q, source);
+        if (rows[i].is_sound ? *why != '\0' : !strstr(why, "channel 60"))
+            fail_msg("%d bits, %g widths: \"%s\"", rows[i].bits, rows[i].widths, why);
+        sw_qtensor_free(&q);
+    }
+    spec.num = sw_num_by_bits(4);
+}
+
 /* `n` weights of a channel of 256, each `steps` from its code. */
 static void add_row(sw_nearest *t, int64_t at, double steps, int n)
 {
@@ -223,6 +255,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gptq_of_codes_passes),
         cmocka_unit_test(one_swap_in_plain_rounding_is_found),
+        cmocka_unit_test(ranges_may_cut_off_a_weight),
         cmocka_unit_test(bounds_are_where_they_are_stated),
     };
     return cmocka_run_group_tests(tests, make_inputs, free_inputs);
