@@ -42,13 +42,14 @@ lfs "$T/m/picture.png" # no part of a checkpoint: it stays
 rm "$T/m/tokenizer.json"
 expect 0 '' quantize "$T/m"
 cmp -s "$T/m/LICENSE" "$OUT/LICENSE" || fail 'a side file was not copied as it is'
-# directories stay where they are, and it is said; what lists the parts behind the decoder comes along
+# directories stay where they are, and it is said; so does the list of them, without which loaders do
+# not look for them
 mkdir "$T/m/1_Pooling" "$T/m/additional_chat_templates" "$T/m/.cache"
 echo "[]" >"$T/m/modules.json"
 expect 0 '' quantize "$T/m" --group-size 32 --force
 grep -q 'left  *1_Pooling/, additional_chat_templates/: not copied; copy these directories' "$T/stdout" ||
     fail "$(grep ^left "$T/stdout")"
-cmp -s "$T/m/modules.json" "$OUT/modules.json" || fail 'modules.json is not copied'
+absent "$OUT/modules.json"
 expect 0 '' "$SWAGE" convert --quiet "$OUT" --to bf16 -o "$T/back"
 rm -r "$T/back" "$T/m/1_Pooling" "$T/m/additional_chat_templates" "$T/m/.cache" "$T/m/modules.json"
 absent "$OUT/picture.png"

@@ -24,6 +24,7 @@ done)
 gemm='test_gemm ring_turns
 test_gemm each_kernel_once'
 ops='test_chain
+test_scores
 test_quantizers special_values
 test_quantizers every_way
 test_gemm shared_rounds
