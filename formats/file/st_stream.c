@@ -115,8 +115,8 @@ sw_code sw_st_stream_open_part(sw_st_stream *out, sw_st_writer *w, const char *n
 {
     sw_st_decl *decl = sw_st_writer_find(w, name);
 
-    if (!decl || sw_st_is_put(w, decl) || begin > end || end > decl->size_bytes || !is_cut(decl, begin) ||
-        !is_cut(decl, end))
+    if (!decl || sw_st_is_put(w, decl) || begin > end || end > decl->size_bytes ||
+        !is_cut(decl, begin) || !is_cut(decl, end))
         return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\" has no part from %llu to %llu to put",
                        name, (unsigned long long)begin, (unsigned long long)end);
     if (end - begin == decl->size_bytes) return sw_st_stream_open(out, w, name, err);
