@@ -10,6 +10,7 @@
 #include "formats/base/size.h"
 
 #define PROBED_MAX 256 /* threads, of more that are wanted */
+#define PROBED_SPARE 3 /* beside them: their stacks are what others may take before a team starts */
 
 static void *pass_gate(void *gate)
 {
@@ -52,7 +53,7 @@ static bool can_start(int n_threads)
 
     if (n_threads <= n_tried) return true;
     (void)pthread_mutex_lock(&one_at_a_time);
-    if ((can = probe(n_threads) == 0)) {
+    if ((can = probe(n_threads + PROBED_SPARE) == 0)) {
 #pragma omp parallel num_threads(n_threads)
         (void)omp_get_thread_num();
         n_tried = n_threads;
