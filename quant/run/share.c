@@ -29,6 +29,7 @@ typedef struct row_array {
 } row_array;
 
 #define ARRAYS_MAX 5 /* of a linear */
+#define HEAD_PARTS_MAX 2
 
 /* Of a tensor, and what its rows cost. */
 static void list_arrays(row_array out[ARRAYS_MAX], const sw_qtensor *q, sw_row_figures *figures)
@@ -87,34 +88,14 @@ static sw_code take_head(sw_qtensor *q, sw_solve_report *report, const travellin
     return SW_OK;
 }
 
-/* What is no array of rows. */
-static sw_code spread_head(sw_qtensor *q, sw_solve_report *report, int from, sw_team *team,
-                           sw_err *err)
+/* What is no array of rows, which `from` has. */
+static void add_head(sw_team_part *parts, int64_t *n, const sw_qtensor *q, travelling *head,
+                     int from)
 {
-    travelling head = head_of(q, report);
-    const int64_t n_cols = q->outlier_cols ? q->spec.n_outliers : 0;
-    sw_code rc = sw_team_broadcast(team, from, &head, sizeof head, err);
-
-    if (rc == SW_OK && n_cols)
-        rc = sw_team_broadcast(team, from, q->outlier_cols,
-                               (size_t)n_cols * sizeof *q->outlier_cols, err);
-    return rc == SW_OK ? take_head(q, report, &head, from, err) : rc;
-}
-
-/* A tensor whole, its head among it. */
-static void add_tensor(sw_team_part *parts, int64_t *n, const sw_share_whole *item,
-                       travelling *head)
-{
-    const sw_qtensor *q = item->q;
-    const sw_rows all = {0, q->n_out};
-    row_array arrays[ARRAYS_MAX];
-
-    parts[(*n)++] = (sw_team_part){item->from, head, sizeof *head};
+    parts[(*n)++] = (sw_team_part){from, head, sizeof *head};
     if (q->outlier_cols && q->spec.n_outliers)
-        parts[(*n)++] = (sw_team_part){item->from, q->outlier_cols,
+        parts[(*n)++] = (sw_team_part){from, q->outlier_cols,
                                        (size_t)q->spec.n_outliers * sizeof *q->outlier_cols};
-    list_arrays(arrays, q, NULL);
-    add_parts(parts, n, arrays, ARRAYS_MAX, all, item->from);
 }
 
 sw_code sw_share_tensors(const sw_share_whole *items, int64_t n, sw_team *team, sw_err *err)
@@ -123,12 +104,17 @@ sw_code sw_share_tensors(const sw_share_whole *items, int64_t n, sw_team *team, 
     sw_team_part *parts = NULL;
     travelling *heads = NULL;
     int64_t n_parts = 0;
-    sw_code rc = SW_MEM_GET(&parts, n * (ARRAYS_MAX + 2), "tensors of ranks", err);
+    sw_code rc = SW_MEM_GET(&parts, n * (HEAD_PARTS_MAX + ARRAYS_MAX), "tensors of ranks", err);
 
     if (rc == SW_OK) rc = SW_MEM_GET(&heads, n, "tensors of ranks", err);
     for (int64_t i = 0; i < n && rc == SW_OK; i++) {
-        heads[i] = head_of(items[i].q, items[i].report);
-        add_tensor(parts, &n_parts, &items[i], &heads[i]);
+        const sw_qtensor *q = items[i].q;
+        row_array arrays[ARRAYS_MAX];
+
+        heads[i] = head_of(q, items[i].report);
+        add_head(parts, &n_parts, q, &heads[i], items[i].from);
+        list_arrays(arrays, q, NULL);
+        add_parts(parts, &n_parts, arrays, ARRAYS_MAX, (sw_rows){0, q->n_out}, items[i].from);
     }
     if (rc == SW_OK) rc = sw_team_share(team, parts, n_parts, err);
     for (int64_t i = 0; i < n && rc == SW_OK; i++)
@@ -174,24 +160,35 @@ sw_code sw_share_solve(sw_qtensor *q, const sw_solve_problem *p, sw_rows rows,
     return rc;
 }
 
-/* The rows of all ranks, in one go: each sends its own while those of others come. */
+/* The rows of all ranks, and the heads of those who have the first, in one go: each sends its own
+ * while those of others come. */
 static sw_code gather_rows(const sw_share_item *items, int64_t n, const sw_site_share *share,
                            sw_team *team, sw_err *err)
 {
     sw_team_part *parts = NULL;
+    travelling *heads = NULL;
     int64_t n_parts = 0;
-    sw_code rc = SW_MEM_GET(&parts, n * share->n_ranks * ARRAYS_MAX, "rows of ranks", err);
+    sw_code rc = SW_MEM_GET(&parts, n * (HEAD_PARTS_MAX + share->n_ranks * ARRAYS_MAX),
+                            "rows of ranks", err);
 
+    if (rc == SW_OK) rc = SW_MEM_GET(&heads, n, "rows of ranks", err);
     for (int64_t i = 0; i < n && rc == SW_OK; i++) {
         row_array arrays[ARRAYS_MAX];
 
+        heads[i] = head_of(items[i].q, items[i].report);
+        add_head(parts, &n_parts, items[i].q, &heads[i],
+                 sw_site_share_first(share, items[i].linear));
         list_arrays(arrays, items[i].q, items[i].figures);
         for (int rank = 0; rank < share->n_ranks; rank++)
             add_parts(parts, &n_parts, arrays, ARRAYS_MAX,
                       sw_site_share_rows(share, items[i].linear, rank), rank);
     }
     if (rc == SW_OK) rc = sw_team_share(team, parts, n_parts, err);
+    for (int64_t i = 0; i < n && rc == SW_OK; i++)
+        rc = take_head(items[i].q, items[i].report, &heads[i],
+                       sw_site_share_first(share, items[i].linear), err);
     sw_mem_put(parts);
+    sw_mem_put(heads);
     return rc;
 }
 
@@ -199,12 +196,8 @@ sw_code sw_share_gather(const sw_share_item *items, int64_t n, const sw_site_sha
                         sw_team *team, sw_err *err)
 {
     const sw_span span = sw_span_open("share");
-    sw_code rc = SW_OK;
+    const sw_code rc = gather_rows(items, n, share, team, err);
 
-    for (int64_t i = 0; i < n && rc == SW_OK; i++)
-        rc = spread_head(items[i].q, items[i].report,
-                         sw_site_share_first(share, items[i].linear), team, err);
-    if (rc == SW_OK) rc = gather_rows(items, n, share, team, err);
     sw_span_close(span, NULL);
     for (int64_t i = 0; i < n && rc == SW_OK; i++) {
         sw_row_figures sum;
