@@ -11,6 +11,7 @@
 
 #include "quant/method/algo.h"
 #include "quant/run/scheme.h"
+#include "tests/support/cases/plausible_case.h"
 #include "tests/support/toys/random.h"
 #include "tests/support/toys/st_build.h"
 #include "verify/checks/nearest.h"
@@ -30,22 +31,7 @@ static void decode(float *values, const sw_qtensor *q)
 
 static void solve(sw_qtensor *q, bool by_gptq, const float *w)
 {
-    sw_solve_problem p = {.w = w, .n_out = N, .k_in = K, .spec = spec, .refine_rounds = 1,
-                          .n_threads = 2};
-    sw_factor_options options = {SW_ORDER_STATIC, GROUP, 0.01};
-    sw_solve_report report = {0};
-    sw_factor factor = {0};
-    sw_err err = {0};
-
-    assert_int_equal(sw_qtensor_alloc(q, &spec, N, K, &err), SW_OK);
-    if (by_gptq) {
-        assert_int_equal(sw_factor_new(&factor, &stats, &options, &err), SW_OK);
-        p.factor = &factor;
-        assert_int_equal(sw_gptq_solve(q, &p, &report, &err), SW_OK);
-    } else {
-        assert_int_equal(sw_rtn_solve(q, &p, &report, &err), SW_OK);
-    }
-    sw_factor_free(&factor);
+    plausible_solve(q, &spec, w, N, K, by_gptq ? &stats : NULL);
 }
 
 static int make_inputs(void **state)
@@ -97,25 +83,10 @@ static void mix(float *source, int n_rows)
 static const char *verdict(double *share, const sw_qtensor *q, const float *original)
 {
     static char why[SW_PLAUSIBLE_TEXT_BYTES];
-    const sw_dialect *dialect = sw_dialect_find("gptq_v2");
-    sw_qconfig config = {.spec = q->spec};
-    sw_report_tensor figures = {.bits = q->spec.num->bits};
-    sw_spec_scheme scheme;
-    sw_spec_weight w = {0};
-    cJSON *object = NULL;
-    st_build built = {0};
-    sw_err err = {0};
+    sw_report_tensor figures;
 
-    assert_int_equal(dialect->write_config(&object, &config, &err), SW_OK);
-    assert_int_equal(sw_spec_scheme_read(&scheme, object, &err), SW_OK);
-    cJSON_Delete(object);
-    st_build_encode(&built, dialect, "p", q);
-    if (sw_spec_decode(&w, &scheme, st_build_open(&built), "p", N, K, &err) != SW_OK)
-        fail_msg("%s", err.text);
-    assert_int_equal(sw_plausible_check(&figures, why, &w, original, &err), SW_OK);
+    plausible_judge(why, &figures, q, "gptq_v2", original);
     *share = figures.rounded;
-    sw_spec_weight_free(&w);
-    st_build_free(&built);
     return why;
 }
 

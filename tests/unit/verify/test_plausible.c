@@ -12,6 +12,7 @@
 #include "formats/base/size.h"
 #include "quant/method/algo.h"
 #include "quant/run/scheme.h"
+#include "tests/support/cases/plausible_case.h"
 #include "tests/support/toys/random.h"
 #include "tests/support/toys/st_build.h"
 #include "verify/checks/plausible.h"
@@ -73,22 +74,7 @@ static int free_inputs(void **state)
 
 static void solve(sw_qtensor *q, bool by_gptq, const sw_qspec *spec, const float *w)
 {
-    sw_solve_problem p = {.w = w, .n_out = N, .k_in = K, .spec = *spec, .refine_rounds = 1,
-                          .n_threads = 2};
-    sw_factor_options options = {SW_ORDER_STATIC, spec->group_elems, 0.01};
-    sw_solve_report report = {0};
-    sw_factor factor = {0};
-    sw_err err = {0};
-
-    assert_int_equal(sw_qtensor_alloc(q, spec, N, K, &err), SW_OK);
-    if (by_gptq) {
-        assert_int_equal(sw_factor_new(&factor, &stats, &options, &err), SW_OK);
-        p.factor = &factor;
-        assert_int_equal(sw_gptq_solve(q, &p, &report, &err), SW_OK);
-    } else {
-        assert_int_equal(sw_rtn_solve(q, &p, &report, &err), SW_OK);
-    }
-    sw_factor_free(&factor);
+    plausible_solve(q, spec, w, N, K, by_gptq ? &stats : NULL);
 }
 
 static const sw_qtensor *solved_once(bool by_gptq, const sw_qspec *spec)

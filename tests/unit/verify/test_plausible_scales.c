@@ -10,6 +10,7 @@
 
 #include "quant/method/algo.h"
 #include "quant/run/scheme.h"
+#include "tests/support/cases/plausible_case.h"
 #include "tests/support/toys/random.h"
 #include "tests/support/toys/st_build.h"
 #include "verify/checks/plausible.h"
@@ -45,26 +46,11 @@ static void round_plainly(sw_qtensor *q)
 
 static void expect(const sw_qtensor *q, const char *want)
 {
-    const sw_dialect *dialect = sw_dialect_find("compressed-tensors");
-    sw_qconfig config = {.spec = q->spec};
     char why[SW_PLAUSIBLE_TEXT_BYTES];
-    sw_report_tensor figures = {.bits = 4};
-    sw_spec_scheme scheme;
-    sw_spec_weight w = {0};
-    cJSON *object = NULL;
-    st_build built = {0};
-    sw_err err = {0};
+    sw_report_tensor figures;
 
-    assert_int_equal(dialect->write_config(&object, &config, &err), SW_OK);
-    assert_int_equal(sw_spec_scheme_read(&scheme, object, &err), SW_OK);
-    cJSON_Delete(object);
-    st_build_encode(&built, dialect, "p", q);
-    if (sw_spec_decode(&w, &scheme, st_build_open(&built), "p", N, K, &err) != SW_OK)
-        fail_msg("%s", err.text);
-    assert_int_equal(sw_plausible_check(&figures, why, &w, weight, &err), SW_OK);
+    plausible_judge(why, &figures, q, "compressed-tensors", weight);
     if (*want ? !strstr(why, want) : *why) fail_msg("have \"%s\", want \"%s\"", why, want);
-    sw_spec_weight_free(&w);
-    st_build_free(&built);
 }
 
 static void scales_that_fit_pass(void **state)
