@@ -173,7 +173,7 @@ static void observe(seen *out, const look *l, bool is_last_look, bool is_told)
     double *scale;
     test_rng rng = {17};
     sw_streams s = {0};
-    const sw_cuda_streams *on;
+    sw_cuda_streams *on;
     int64_t n_bytes;
     stats_case c;
 
@@ -210,6 +210,7 @@ static void observe(seen *out, const look *l, bool is_last_look, bool is_told)
     assert_int_equal(on->is_original_ahead, is_last_look);
     solved = disturb(&quantized, l->slot, 0.1);
     if (!is_last_look) sw_streams_forget(&s);
+    else on->n_kept /= 2; /* as where there is no room for all: the others are run again */
     MUST(sw_streams_advance(&s, &quantized, &original,
                             l->half == SW_HALF_ATTENTION ? l->half : SW_HALF_BOTH, NULL, &err));
     assert_false(on->is_original_ahead);
