@@ -175,7 +175,7 @@ done:
 /* As refine.c has it. */
 static bool has_free_scales(const sw_solve *v)
 {
-    if (v->p->spec.is_pow2_scale || v->d_shared) return false;
+    if (v->p->spec.is_pow2_scale || v->d_shared || v->shape.steps_scales) return false;
     return !v->shape.is_small || v->r.n_groups <= FLOAT_GROUPS_MAX;
 }
 
