@@ -306,7 +306,8 @@ static sw_code judge_outputs(verifier *v, const sw_windows *windows, sw_err *err
 {
     const sw_outputs_job job = {.original = &v->dense, .checkpoint = &v->checkpoint,
                                 .rescale = &v->rescale, .windows = windows,
-                                .n_threads = v->n_alone, .progress = v->options->progress};
+                                .gpu = v->options->gpu, .n_threads = v->n_alone,
+                                .progress = v->options->progress};
 
     return sw_output_errors(&v->report, &job, err);
 }

@@ -204,5 +204,16 @@ done:
 
 sw_code sw_output_errors(sw_report *report, const sw_outputs_job *job, sw_err *err)
 {
+    sw_err why = {0};
+    sw_code rc;
+
+    if (!job->gpu) return run_on(&sw_outputs_cpu, report, job, err);
+    rc = run_on(&sw_outputs_device, report, job, &why);
+    if (rc != SW_E_UNSUPPORTED && rc != SW_E_NOMEM) {
+        if (rc != SW_OK) *err = why;
+        return rc;
+    }
+    sw_progress_note(job->progress, "errors of outputs are computed by the processor, not by the "
+                     "device: %s", why.text);
     return run_on(&sw_outputs_cpu, report, job, err);
 }

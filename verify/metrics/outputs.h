@@ -5,6 +5,11 @@
  * rescaled back: the difference of two products would be half rounding at 8 bits. Of more than 512
  * rows that a linear reads so many at most are multiplied, evenly spread, which on a trained model
  * leaves the figure within 3 percent.
+ *
+ * On a device the original's blocks run in BF16, so that linears read what is rounded to it; the
+ * products are of floats, as here. That moves figures of toys by 2e-4 of themselves, which
+ * tests/gpu/test_outputs.c holds to 1e-3. An expert may be sent other tokens: its figure moves by
+ * 1e-2, held to 0.1.
  */
 #ifndef SW_VERIFY_METRICS_OUTPUTS_H
 #define SW_VERIFY_METRICS_OUTPUTS_H
@@ -20,8 +25,9 @@ typedef struct sw_outputs_job {
     const sw_subject *checkpoint;
     const sw_rescale *rescale;
     const sw_windows *windows;
+    sw_device *gpu;        /* that runs the original and multiplies; NULL: the processor does */
     int n_threads;
-    const sw_progress *progress;
+    const sw_progress *progress; /* is told where a device refuses, and the processor does it */
 } sw_outputs_job;
 
 /* Fill output_err of every tensor of the report, and its experts. An expert that got no token keeps

@@ -1,4 +1,4 @@
-/* outputs_run.h - one run of outputs.h, and the place where it happens.
+/* outputs_run.h - one run of outputs.h, and the two places where it may happen.
  *
  * A backend runs the original and shows what its linears read (sw_output_see). Linears wait until
  * there is one for each thread; then all are decoded side by side, and the backend multiplies what
@@ -11,6 +11,7 @@
 #include "verify/metrics/outputs.h"
 
 #define SW_OUTPUT_TOKENS_MAX 512 /* of those that a linear reads */
+#define SW_OUTPUT_ROUND_ELEMS ((int64_t)16 << 20) /* values that a device gets at once, at most */
 
 /* What linears of one site read, kept until they have been multiplied. */
 typedef struct sw_output_rows {
@@ -62,7 +63,7 @@ typedef struct sw_output_backend {
     sw_code (*multiply)(sw_output_run *run, sw_err *err);
 } sw_output_backend;
 
-extern const sw_output_backend sw_outputs_cpu;
+extern const sw_output_backend sw_outputs_cpu, sw_outputs_device;
 
 /* The original's linears at a site read rows of x, `stride` elements apart. `expert`: or -1. */
 sw_code sw_output_see(sw_output_run *run, sw_site site, int64_t expert, const void *x,

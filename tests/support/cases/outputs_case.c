@@ -48,11 +48,12 @@ void outputs_case_close(outputs_case *c)
     scratch_close(&c->s);
 }
 
-double *outputs_case_judge(outputs_case *c, int n_threads)
+double *outputs_case_judge(outputs_case *c, sw_device *gpu, int n_threads,
+                           const sw_progress *progress)
 {
     const sw_outputs_job job = {.original = &c->lm, .checkpoint = &c->checkpoint,
-                                .rescale = &c->rescale, .windows = &c->windows,
-                                .n_threads = n_threads};
+                                .rescale = &c->rescale, .windows = &c->windows, .gpu = gpu,
+                                .n_threads = n_threads, .progress = progress};
     double *errors = malloc(sizeof *errors * (size_t)c->report.n_tensors);
 
     memset(&c->report.experts, 0, sizeof c->report.experts);

@@ -109,7 +109,7 @@ static void figures_are_those_of_plain_sums(void **state)
         assert_int_equal(job.n_linears, c.report.n_tensors);
         job.want = malloc(sizeof *job.want * (size_t)job.n_linears);
         run_plainly(&job);
-        have = outputs_case_judge(&c, 3);
+        have = outputs_case_judge(&c, NULL, 3, NULL);
         for (int64_t i = 0; i < job.n_linears; i++)
             if (!(fabs(have[i] - job.want[i]) <= 1e-5 * fabs(job.want[i])))
                 fail_msg("%s: %.9g, want %.9g", job.linears[i].path, have[i], job.want[i]);
@@ -127,8 +127,8 @@ static void threads_do_not_show(void **state)
         outputs_case c;
 
         outputs_case_open(&c, archs[a]);
-        one = outputs_case_judge(&c, 1);
-        many = outputs_case_judge(&c, 5);
+        one = outputs_case_judge(&c, NULL, 1, NULL);
+        many = outputs_case_judge(&c, NULL, 5, NULL);
         assert_memory_equal(one, many, sizeof *one * (size_t)c.report.n_tensors);
         free(one), free(many);
         outputs_case_close(&c);
