@@ -88,14 +88,21 @@ static int64_t check(const char *arch, int64_t cap_bytes)
 static void dense_linears_have_the_same_errors(void **state)
 {
     (void)state;
-    (void)check("llama", 0);
-    (void)check("gemma2", 0);
+    (void)check("arch/llama", 0);
+    (void)check("arch/gemma2", 0);
+}
+
+/* Copies of the stream, inputs of single layers, and keys that later layers share. */
+static void what_tokens_have_besides_goes_along(void **state)
+{
+    (void)state;
+    (void)check("recipes/gemma3n", 0);
 }
 
 static void experts_have_alike_errors(void **state)
 {
     (void)state;
-    (void)check("qwen3_moe", 0);
+    (void)check("arch/qwen3_moe", 0);
 }
 
 /* What is left beside all else gives rounds of 131072 values at most, of the model's 300000. */
@@ -104,7 +111,7 @@ static void rounds_may_cut_linears(void **state)
     const int64_t rounds_bytes = 2 * SW_OUTPUT_ROUND_ELEMS * (int64_t)sizeof(float);
 
     (void)state;
-    (void)check("llama", check("llama", 0) - rounds_bytes + ((int64_t)8 << 20));
+    (void)check("arch/llama", check("arch/llama", 0) - rounds_bytes + ((int64_t)8 << 20));
 }
 
 /* The processor's figures, to the bit, and a word about it. */
@@ -117,7 +124,7 @@ static void what_has_no_room_runs_on_the_processor(void **state)
     outputs_case c;
 
     (void)state;
-    outputs_case_open(&c, "llama");
+    outputs_case_open(&c, "arch/llama");
     want = outputs_case_judge(&c, NULL, 2, NULL);
     have = outputs_case_judge(&c, gpu, 2, &progress);
     assert_int_equal(n_notes, 1);
@@ -132,6 +139,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dense_linears_have_the_same_errors),
+        cmocka_unit_test(what_tokens_have_besides_goes_along),
         cmocka_unit_test(experts_have_alike_errors),
         cmocka_unit_test(rounds_may_cut_linears),
         cmocka_unit_test(what_has_no_room_runs_on_the_processor),

@@ -7,25 +7,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
 #include "tests/support/cases/quantized_dir.h"
 #include "tests/support/toys/random.h"
+#include "tests/support/toys/recipe_model.h"
 #include "verify/checks/checks.h"
 
 #define MUST(call) \
     do { sw_err err = {0}; if ((call) != SW_OK) fail_msg("%s: %s", #call, err.text); } while (0)
 
-void outputs_case_open(outputs_case *c, const char *arch)
+void outputs_case_open(outputs_case *c, const char *model)
 {
     test_rng rng = {29};
-    char source[128];
-    const char *dir;
+    char golden[128];
+    const char *dir, *source = golden;
 
     memset(c, 0, sizeof *c);
-    (void)snprintf(source, sizeof source, "tests/golden/arch/%s", arch);
+    (void)snprintf(golden, sizeof golden, "tests/golden/%s", model);
     scratch_open(&c->s);
+    if (!strncmp(model, "recipes/", 8)) {
+        source = scratch_path(&c->s, "model");
+        assert_int_equal(mkdir(source, 0777), 0);
+        MUST(recipe_model_make(source, golden, "config.json", &err));
+    }
     dir = scratch_path(&c->s, "q");
     quantized_dir_make(dir, source, "swage", 4, true, 32);
     MUST(sw_subject_open(&c->checkpoint, dir, true, &err));

@@ -18,8 +18,9 @@ typedef struct outputs_case {
     scratch s;
 } outputs_case;
 
-/* Of tests/golden/arch, rounded to 4 bits by groups of 32. Fails the running test on any error. */
-void outputs_case_open(outputs_case *c, const char *arch);
+/* "arch/NAME" or "recipes/NAME" of tests/golden, rounded to 4 bits by groups of 32. Fails the
+ * running test on any error. */
+void outputs_case_open(outputs_case *c, const char *model);
 void outputs_case_close(outputs_case *c);
 /* Errors of all tensors [report.n_tensors], freed by the caller; of NULL by the processor. */
 double *outputs_case_judge(outputs_case *c, sw_device *gpu, int n_threads,

@@ -11,7 +11,7 @@
 
 #include "tests/support/cases/outputs_case.h"
 
-static const char *const archs[] = {"llama", "qwen3_moe"};
+static const char *const archs[] = {"arch/llama", "arch/qwen3_moe"};
 
 /* What is expected of all linears, on rows that the engine shows. */
 typedef struct plain_job {
@@ -148,7 +148,7 @@ static void can_be_stopped(void **state)
     outputs_case c;
 
     (void)state;
-    outputs_case_open(&c, "llama");
+    outputs_case_open(&c, "arch/llama");
     assert_int_equal(sw_output_errors(&c.report, &(sw_outputs_job){
         .original = &c.lm, .checkpoint = &c.checkpoint, .rescale = &c.rescale,
         .windows = &c.windows, .n_threads = 2, .progress = &stops}, &err), SW_E_CANCELLED);
