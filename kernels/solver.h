@@ -53,10 +53,11 @@ sw_device *sw_solver_gpu(const sw_solver *s);
 /* Enqueue a copy on the device. */
 sw_code sw_solver_copy(sw_solver *s, void *d_to, const void *d_from, int64_t n_bytes,
                        sw_err *err) SW_MUST_USE;
-/* d_to [n, k] BF16 = rows of d_x, stride elements apart, or d_from [n, k] less these; d_from may be
- * d_to, or NULL. */
-sw_code sw_solver_keep(sw_solver *s, uint16_t *d_to, const uint16_t *d_from, const void *d_x,
-                       int64_t stride, int64_t n, int64_t k, sw_err *err) SW_MUST_USE;
+/* d_to [n, k] BF16 = rows of d_x, stride elements apart, or d_from [n, k], its columns divided by
+ * d_scale [k] (NULL: 1), less these; d_from may be d_to, or NULL. */
+sw_code sw_solver_keep(sw_solver *s, uint16_t *d_to, const uint16_t *d_from, const float *d_scale,
+                       const void *d_x, int64_t stride, int64_t n, int64_t k,
+                       sw_err *err) SW_MUST_USE;
 /* d_to [n] BF16 = d_x, or d_x - d_y; floats. */
 sw_code sw_solver_to_bf16(sw_solver *s, uint16_t *d_to, const float *d_x, const float *d_y,
                           int64_t n, sw_err *err) SW_MUST_USE;

@@ -118,6 +118,16 @@ static inline bool sw_qspec_tries_signs(const sw_qspec *spec)
            spec->num->code_max <= 15;
 }
 
+#define SW_STEPPED_GROUP 16
+/* Does refinement move a scale when it comes to the scale's codes, to the nearest that can be stored,
+ * and not all of a row at once by least squares (refine.h of quant/)? With three bits of a scale there is
+ * next to nothing between the two, and the systems of least squares grow with the cube of the groups. */
+static inline bool sw_qspec_steps_scales(const sw_qspec *spec, int64_t k_in)
+{
+    return spec->num->values && spec->scale_dtype == SW_DTYPE_F8_E4M3 && !spec->is_pow2_scale &&
+           spec->group_elems == SW_STEPPED_GROUP && k_in % SW_STEPPED_GROUP == 0;
+}
+
 /* Rows that share their scales: at least 1. */
 static inline int64_t sw_qspec_rows(const sw_qspec *spec, int64_t n_out)
 {

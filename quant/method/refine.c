@@ -93,24 +93,75 @@ static SW_HOT void wishes(double *wish, const double *code, const double *slope,
         wish[r] = code[r] - zero[r] - slope[r] / (curvature * scale[r]);
 }
 
-static void descend_block(sw_slab *s, const sw_factor *f, refine_work *w, int64_t begin,
-                          int64_t end, const sw_num *num)
+/* Is each row's scale moved among those that can be stored when its codes are? Not where rows share
+ * them. */
+static bool steps_scales(const sw_slab *s, const sw_qspec *spec)
 {
-    int64_t k = s->k;
-    bool any = false;
+    return sw_qspec_steps_scales(spec, s->k) && !(s->frame && s->frame->shared);
+}
 
+/* Beyond these bounds an ill-posed system speaks. */
+static bool is_plausible(double wish, double old)
+{
+    const double along = old < 0 ? -wish : wish, size = fabs(old);
+
+    return along > SCALE_STEP_MIN * size && along < SCALE_STEP_MAX * size;
+}
+
+/* slope, step [n][ROWS] += c [n] * by, rows apart. */
+static SW_HOT void add_by_row(double *to, int64_t n, const double *c, const double *by)
+{
+    for (int64_t j = 0; j < n; j++)
+        for (int r = 0; r < ROWS; r++) to[j * ROWS + r] += c[j * ROWS + r] * by[r];
+}
+
+/* Move each row's scale of the group that begins at column `from` of a block, its codes fixed, to
+ * the nearest to the best one; the steps of its columns become what that moves their values by.
+ * Zeros are 0. */
+static void step_scale(sw_slab *s, const sw_factor *f, refine_work *w, int64_t begin, int64_t end,
+                       int64_t from, const sw_qspec *spec)
+{
+    const int64_t n = s->group_elems, k = s->k;
+    const double *c = s->codes + from * ROWS;
+    double *scale = s->scales + from / n * ROWS, *t = w->t, bend[ROWS], slope[ROWS], by[ROWS];
+    double *step = w->step + (from - begin) * ROWS;
+
+    memset(t, 0, (size_t)((end - begin) * ROWS) * sizeof *t);
+    for (int64_t j = 0; j < n; j++)
+        add_scaled(t, end - begin, f->h + (from + j) * k + begin, c + j * ROWS);
+    dot_rows(bend, c, t + (from - begin) * ROWS, n);
+    dot_rows(slope, c, w->slope + from * ROWS, n);
+    for (int r = 0; r < ROWS; r++) {
+        const double wish = scale[r] - slope[r] / bend[r];
+
+        by[r] = 0;
+        if (!(bend[r] > 0) || !is_plausible(wish, scale[r])) continue;
+        by[r] = sw_grid_stored_scale(wish, spec) - scale[r];
+        scale[r] += by[r];
+    }
+    add_by_row(w->slope + begin * ROWS, end - begin, t, by);
+    add_by_row(step, n, c, by);
+}
+
+static void descend_block(sw_slab *s, const sw_factor *f, refine_work *w, int64_t begin,
+                          int64_t end, const sw_qspec *spec)
+{
+    const bool has_steps = steps_scales(s, spec);
+    int64_t k = s->k;
+    bool any = has_steps;
+
+    memset(w->step, 0, (size_t)((end - begin) * ROWS) * sizeof *w->step);
     for (int64_t j = begin; j < end; j++) {
         int64_t g = j / s->group_elems;
         const double *scale = s->scales + g * ROWS, *zero = s->zeros + g * ROWS;
-        double *step = w->step + (j - begin) * ROWS, *code = s->codes + j * ROWS, wish[ROWS];
-        if (s->is_exact && s->is_exact[j]) {
-            memset(step, 0, ROWS * sizeof *step);
-            continue;
-        }
+        double *code = s->codes + j * ROWS, wish[ROWS], step[ROWS];
+        if (has_steps && j % s->group_elems == 0) step_scale(s, f, w, begin, end, j, spec);
+        if (s->is_exact && s->is_exact[j]) continue;
         wishes(wish, code, w->slope + j * ROWS, scale, zero, f->h[j * k + j]);
-        if (!sw_grid_step(code, step, wish, scale, zero, num)) continue;
+        if (!sw_grid_step(code, step, wish, scale, zero, spec->num)) continue;
         any = true;
         add_scaled(w->slope + begin * ROWS, end - begin, f->h + j * k + begin, step);
+        for (int r = 0; r < ROWS; r++) w->step[(j - begin) * ROWS + r] += step[r];
     }
     if (!any) return;
     if (begin > 0)
@@ -122,13 +173,13 @@ static void descend_block(sw_slab *s, const sw_factor *f, refine_work *w, int64_
                     w->slope + end * ROWS, ROWS);
 }
 
-static void descend(sw_slab *s, const sw_factor *f, refine_work *w, const sw_num *num)
+static void descend(sw_slab *s, const sw_factor *f, refine_work *w, const sw_qspec *spec)
 {
     value_errors(w->error, s);
     multiply_h(w->slope, f, w->error);
     for (int sweep = 0; sweep < SWEEPS_PER_ROUND; sweep++)
         for (int64_t b = 0; b < s->k; b += BLOCK_COLS)
-            descend_block(s, f, w, b, sw_min_i64(b + BLOCK_COLS, s->k), num);
+            descend_block(s, f, w, b, sw_min_i64(b + BLOCK_COLS, s->k), spec);
 }
 
 /* System of all rows: A[g][h] = c_g H c_h, rhs[g] = c_g H t, with c = code - zero of a group. */
@@ -172,9 +223,7 @@ static void solve_row(sw_slab *s, refine_work *w, int r, const sw_qspec *spec)
                        (lapack_int)n_g) != 0)
         return;
     for (int64_t g = 0; g < n_g; g++) {
-        double old = s->scales[g * ROWS + r];
-        double along = old < 0 ? -b[g] : b[g], size = fabs(old);
-        if (!(along > SCALE_STEP_MIN * size && along < SCALE_STEP_MAX * size)) continue;
+        if (!is_plausible(b[g], s->scales[g * ROWS + r])) continue;
         s->scales[g * ROWS + r] = sw_grid_stored_scale(b[g], spec);
     }
 }
@@ -197,7 +246,8 @@ static void restore_row(sw_slab *s, const refine_work *w, int r)
  * are powers of two; and of many small groups the system would outgrow the weight. */
 static bool has_free_scales(const sw_slab *s, const sw_qspec *spec)
 {
-    if (spec->is_pow2_scale || (s->frame && s->frame->shared)) return false;
+    if (spec->is_pow2_scale || (s->frame && s->frame->shared) || steps_scales(s, spec))
+        return false;
     return !spec->num->values || s->n_groups <= FLOAT_GROUPS_MAX;
 }
 
@@ -214,7 +264,7 @@ static bool refine_round(sw_slab *s, const sw_factor *f, refine_work *w, const s
         build_system(s, f, w);
         for (int r = 0; r < ROWS; r++) solve_row(s, w, r, spec);
     }
-    descend(s, f, w, spec->num);
+    descend(s, f, w, spec);
     row_losses(now, s, f, w);
     for (int r = 0; r < ROWS; r++) {
         if (now[r] < loss[r]) {

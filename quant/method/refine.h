@@ -4,7 +4,8 @@
  * GPTQ decides each column once, blind to what later columns will do; two cheap exact steps,
  * alternated, go on from there:
  *  - coordinate descent over the codes (QuantEase, Behdin et al., arXiv 2309.01885, section 3);
- *  - all scales of a row at once by least squares for fixed codes: a small SPD system.
+ *  - all scales of a row at once by least squares for fixed codes: a small SPD system; or, of
+ *    scales with few bits, each to the nearest that can be stored, when the descent comes to it.
  * A row keeps a round only if its loss fell.
  */
 #ifndef SW_QUANT_METHOD_REFINE_H

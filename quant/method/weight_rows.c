@@ -20,6 +20,7 @@ typedef struct row_job {
     const double *rows, *cols; /* scaling: what to divide and multiply by, or NULL */
     const sw_qtensor *q; /* decoding */
     int64_t first_row;   /* closing up: of the rows in hand */
+    float *size;         /* [threads, k] largest magnitudes; each beside a chunk's rows in w */
 } row_job;
 
 /* Rows of a dtype that was accepted before. */
@@ -79,6 +80,53 @@ sw_code sw_weight_load_finite(float *w, const sw_weight *dense, int n_threads, s
     sw_code rc = sw_float_decode_n(w, dense->dense, dense->dense_dtype, 0, err);
 
     if (rc == SW_OK) sw_parallel_for(n_threads, dense->n_out, ROWS, load_finite, &job);
+    return rc;
+}
+
+sw_code sw_weight_load_finite_rows(float *w, const sw_weight *dense, int64_t first, int64_t n,
+                                   sw_err *err)
+{
+    const int64_t k = dense->k_in;
+    row_job job = {.w = w, .k = k, .dtype = dense->dense_dtype,
+                   .from = (const char *)dense->dense +
+                           first * k * sw_dtype_bits(dense->dense_dtype) / 8};
+    sw_code rc = sw_float_decode_n(w, dense->dense, dense->dense_dtype, 0, err);
+
+    if (rc == SW_OK) load_finite(&job, 0, n, 0);
+    return rc;
+}
+
+/* The magnitudes of a chunk's rows to those of its thread. */
+static void add_sizes(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const row_job *job = ctx;
+    const int64_t k = job->k;
+    float *size = job->size + thread * k, *w = job->w + thread * ROWS * k;
+    row_job chunk = {.w = w, .k = k, .dtype = job->dtype,
+                     .from = job->from + begin * k * sw_dtype_bits(job->dtype) / 8};
+
+    load_finite(&chunk, 0, end - begin, thread);
+    for (int64_t i = 0; i < end - begin; i++)
+        for (int64_t j = 0; j < k; j++) {
+            const float a = fabsf(w[i * k + j]);
+            size[j] = a > size[j] ? a : size[j];
+        }
+}
+
+sw_code sw_weight_column_sizes(double *size, const sw_weight *dense, int n_threads, sw_err *err)
+{
+    const int64_t k = dense->k_in;
+    row_job job = {.k = k, .from = dense->dense, .dtype = dense->dense_dtype};
+    sw_code rc = SW_MEM_GET(&job.w, n_threads * (ROWS + 1) * k, "sizes of weights", err);
+
+    if (rc == SW_OK) rc = sw_float_decode_n(job.w, dense->dense, dense->dense_dtype, 0, err);
+    if (rc == SW_OK) {
+        job.size = job.w + n_threads * ROWS * k;
+        sw_parallel_for(n_threads, dense->n_out, ROWS, add_sizes, &job);
+        for (int64_t i = 0; i < n_threads * k; i++)
+            size[i % k] = fmax(size[i % k], (double)job.size[i]);
+    }
+    sw_mem_put(job.w);
     return rc;
 }
 

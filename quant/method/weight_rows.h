@@ -12,6 +12,13 @@ sw_code sw_weight_load(float *w, const sw_weight *dense, int64_t n_out, int64_t 
  * and leaves it to the solver to name such an element. */
 sw_code sw_weight_load_finite(float *w, const sw_weight *dense, int n_threads,
                               sw_err *err) SW_MUST_USE;
+/* Rows [first, first + n) of it alone: w [n, k_in]. */
+sw_code sw_weight_load_finite_rows(float *w, const sw_weight *dense, int64_t first, int64_t n,
+                                   sw_err *err) SW_MUST_USE;
+/* size [k_in] = the largest magnitude of each column that is finite, or what was there if it is
+ * larger. */
+sw_code sw_weight_column_sizes(double *size, const sw_weight *dense, int n_threads,
+                               sw_err *err) SW_MUST_USE;
 /* The same as they are stored, row i divided by rows [n_out] or column j times cols [k_in], as
  * doubles and rounded once; the other is NULL. */
 sw_code sw_weight_load_scaled(float *w, const sw_weight *dense, const double *rows,

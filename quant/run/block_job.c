@@ -94,6 +94,11 @@ bool sw_block_job_uses_site(const sw_block_job *job, int site)
     return false;
 }
 
+const sw_block *sw_block_job_original(const sw_block_job *job)
+{
+    return job->options->algo->transform ? &job->untouched : &job->original;
+}
+
 sw_transform_job sw_block_job_transform(sw_block_job *job, sw_streams *streams)
 {
     sw_transform_job t = {.model = job->model, .st = job->st, .options = job->options,

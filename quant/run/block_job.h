@@ -23,7 +23,8 @@ typedef struct sw_block_job {
     const sw_zpack *stats_file; /* ... what they are read from */
     sw_site_scales scales;      /* what their inputs were divided by since */
     sw_block original, quantized;
-    sw_block untouched;     /* as stored; loaded when a transform changes `original` */
+    sw_block untouched;     /* as stored; loaded when a transform changes `original`, by which
+                             * searches go; see sw_block_job_original */
     sw_linear_ref *linears; /* those selected */
     sw_qspec *specs;        /* [n_linears] what each becomes */
     int64_t n_linears;
@@ -38,6 +39,10 @@ sw_code sw_block_job_new(sw_block_job *job, const sw_st *st, int64_t layer,
                          sw_err *err) SW_MUST_USE;
 void sw_block_job_free(sw_block_job *job);
 bool sw_block_job_uses_site(const sw_block_job *job, int site);
+/* What the original stream is observed in and moves by: the block as stored, whatever a transform
+ * does. A transformed one rounds otherwise, and a continued run, which does not search again, would
+ * not get the same bytes. */
+const sw_block *sw_block_job_original(const sw_block_job *job);
 
 /* Blocks there are, and one more for the head (sw_model_linears) when it is selected. */
 int64_t sw_quant_n_layers(const sw_model *model, const sw_quant_sink *sink);

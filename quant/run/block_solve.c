@@ -464,7 +464,8 @@ static sw_code experts_of(sw_site_stats *out, const sw_block_job *job, sw_site s
     if (rc != SW_OK) return rc;
     out->act[site] = stats->act[site];
     out->input_scale[site] = stats->input_scale[site];
-    rc = sw_streams_observe(job->streams, out, &job->quantized, &job->original, job->progress, err);
+    rc = sw_streams_observe(job->streams, out, &job->quantized, sw_block_job_original(job),
+                            job->progress, err);
     if (rc != SW_OK) sw_site_stats_free(out);
     return rc;
 }

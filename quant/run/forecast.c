@@ -26,7 +26,7 @@ typedef struct site_need {
     bool is_used;
     int64_t k_in, n_max, n_linears, n_experts;
     int64_t weights; /* elements of its linears */
-    int64_t n_outputs;
+    int64_t n_outputs, n_tried; /* and those that a transform's trials solve */
     int64_t n_copied; /* of them those that a block copies out of the mapping */
     bool writes_residual;
     double busiest, busiest_forms; /* of its rows, what the busiest rank solves and chooses for */
@@ -43,7 +43,8 @@ typedef struct forecaster {
     int64_t n_probes, measured_peak; /* of sensitivities */
 } forecaster;
 
-static void add_linear(site_need needs[SW_SITE_COUNT], const sw_model *m, const sw_linear_ref *ref)
+static void add_linear(site_need needs[SW_SITE_COUNT], const sw_quant_options *o, const sw_model *m,
+                       const sw_linear_ref *ref)
 {
     site_need *need = &needs[ref->site];
 
@@ -53,6 +54,9 @@ static void add_linear(site_need needs[SW_SITE_COUNT], const sw_model *m, const 
     need->n_linears++;
     need->n_experts = sw_max_i64(need->n_experts, ref->expert + 1);
     need->n_outputs += ref->n_out;
+    need->n_tried += o->algo->transform
+                         ? sw_transform_rows(o->algo->transform, &o->spec, ref->n_out)
+                         : ref->n_out;
     need->weights += ref->n_out * ref->k_in;
     if (sw_stored_may_copy(m, ref)) need->n_copied += ref->n_out * ref->k_in;
     need->writes_residual = sw_model_site_writes_residual(m, ref->layer, ref->site);
@@ -90,6 +94,7 @@ static sw_transform_need need_of(const forecaster *f, const sw_fold *fold, const
     int64_t n_groups = groups_of(fold, need);
     sw_transform_need t = {.k = need->k_in, .n_max = need->n_max,
                            .n_outputs = need->n_outputs / n_groups,
+                           .n_tried = need->n_tried / n_groups,
                            .n_readers = need->n_linears / n_groups,
                            .is_solved = o->algo->repairs_errors, .n_threads = o->n_threads};
 
@@ -120,7 +125,7 @@ static int64_t search_of(const forecaster *f, int64_t layer, const sw_fold *fold
     sw_transform_need t = need_of(f, fold, need);
     const int64_t sums = search_sums(f, layer, fold, need);
 
-    return sw_max_i64(f->n_alive * sums, sums + 4 * t.n_outputs * t.k +
+    return sw_max_i64(f->n_alive * sums, sums + 4 * t.n_tried * t.k +
                                              f->r->options->algo->transform->bytes(&t));
 }
 
@@ -504,7 +509,7 @@ static sw_code forecast_layer(forecaster *f, int64_t layer, sw_err *err)
         if (!sw_model_slot_path(path, r->model, layer, refs[i].slot, refs[i].expert) ||
             !r->is_selected(r->self, &refs[i], path))
             continue;
-        add_linear(needs, r->model, &refs[i]);
+        add_linear(needs, r->options, r->model, &refs[i]);
         refs[n_selected++] = refs[i];
     }
     for (int site = 0; site < SW_SITE_COUNT; site++)

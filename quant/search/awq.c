@@ -520,4 +520,5 @@ static sw_transform_work work(const sw_transform_need *need)
                                .half_runs = 2 + FINALISTS};
 }
 
-const sw_transform sw_transform_awq = {"awq", true, false, propose, bytes, work};
+/* Half a block is run by whole weights. */
+const sw_transform sw_transform_awq = {"awq", true, false, 0, propose, bytes, work};

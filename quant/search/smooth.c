@@ -11,19 +11,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/base/parallel.h"
 #include "formats/base/size.h"
 #include "formats/io/profile.h"
 #include "formats/num/act.h"
+#include "quant/method/weight_rows.h"
 #include "quant/search/fold.h"
 #include "quant/search/transform.h"
 
 /* Alphas in twentieths: a coarse grid, then the neighbours of its best. */
 static const int coarse[] = {3, 6, 9, 12, 15, 18}, fine[] = {-2, -1, 1, 2};
 #define N(list) (int)(sizeof(list) / sizeof(list)[0])
-#define ROWS_MAX 1024 /* tokens that a candidate runs on */
+#define ROWS_MAX 1024 /* tokens that a candidate runs on, */
+#ifndef SW_SMOOTH_OUTPUTS
+#define SW_SMOOTH_OUTPUTS 1024 /* and rows of a reader that it is solved for */
+#endif
 #define SIZE_MAX_FINITE 3.4e38f
-#define COLUMNS 128 /* whose ranges a thread finds at a time */
 
 /* Rows and products of rows are at the group's place; of several ranks each has those of its
  * windows. */
@@ -34,7 +36,8 @@ typedef struct search {
     double *wmax;                  /* [k] */
     float **values;                /* [n_readers] a candidate's weights */
     float *rows, *have;            /* a candidate's inputs and product */
-    double by_row[ROWS_MAX];       /* squared errors, of the whole text */
+    double by_row[ROWS_MAX];       /* squared errors, of the whole text; */
+    double of_reader[ROWS_MAX];    /* of a reader's sampled rows */
     sw_evidence evidence;
     sw_scratch scratch;
 } search;
@@ -81,7 +84,7 @@ static int64_t n_outputs(const sw_group *g)
 {
     int64_t n = 0;
 
-    for (int64_t i = 0; i < g->n_readers; i++) n += g->readers[i].n_out;
+    for (int64_t i = 0; i < g->n_readers; i++) n += sw_group_rows(g, i);
     return n;
 }
 
@@ -104,7 +107,7 @@ static sw_code multiply_pieces(float *y, search *s, const float *x, const sw_pro
     return rc;
 }
 
-/* y [n_rows, n_out] of every reader, one after the other, of the rows x of a part. */
+/* y [n_rows, n_tried] of every reader, one after the other, of the rows x of a part. */
 static sw_code multiply(float *y, search *s, const float *x, const sw_probe_rows *kept,
                         float *const *values, const float *input_scale, sw_err *err)
 {
@@ -112,7 +115,7 @@ static sw_code multiply(float *y, search *s, const float *x, const sw_probe_rows
     sw_code rc = SW_OK;
 
     for (int64_t i = 0; i < g->n_readers && rc == SW_OK; i++) {
-        int64_t n_out = g->readers[i].n_out;
+        int64_t n_out = sw_group_rows(g, i);
         sw_weight w = {.n_out = n_out, .k_in = g->k, .dense = values[i],
                        .dense_dtype = SW_DTYPE_F32};
         if (input_scale) {
@@ -125,22 +128,17 @@ static sw_code multiply(float *y, search *s, const float *x, const sw_probe_rows
     return rc;
 }
 
-/* Columns [begin, end): the largest weight of each. */
-static void find_wmax(void *ctx, int64_t begin, int64_t end, int thread)
+/* The largest weight of each column, of all rows. */
+static sw_code find_wmax(search *s, sw_err *err)
 {
-    const search *s = ctx;
     const sw_group *g = s->g;
+    sw_code rc = SW_OK;
 
-    (void)thread;
-    for (int64_t i = 0; i < g->n_readers; i++)
-        for (int64_t row = 0; row < g->readers[i].n_out; row++) {
-            const float *w = g->weights[i] + row * g->k;
-
-            for (int64_t j = begin; j < end; j++) {
-                const double size = fabs((double)w[j]);
-                s->wmax[j] = size > s->wmax[j] ? size : s->wmax[j];
-            }
-        }
+    for (int64_t i = 0; i < g->n_readers && rc == SW_OK; i++)
+        rc = sw_weight_column_sizes(
+            s->wmax, sw_block_weight((sw_block *)(uintptr_t)g->original, g->readers[i].slot,
+                                     g->readers[i].expert), g->options->n_threads, err);
+    return rc;
 }
 
 static sw_code search_new(search *s, const sw_group *g, sw_err *err)
@@ -155,8 +153,9 @@ static sw_code search_new(search *s, const sw_group *g, sw_err *err)
         (rc = sw_group_values_new(&s->values, g, err)) != SW_OK)
         return rc;
     span = sw_span_open("search ranges");
-    sw_parallel_for(g->options->n_threads, g->k, COLUMNS, find_wmax, s);
+    rc = find_wmax(s, err);
     sw_span_close(span, NULL);
+    if (rc != SW_OK) return rc;
     span = sw_span_open("search rows");
     for (int part = 0; part < SW_BLOCK_PROBE_PARTS && rc == SW_OK; part++) {
         if (part == SW_BLOCK_PROBE_TRIAL) continue;
@@ -212,7 +211,8 @@ static int64_t n_rows_of(const search *s, sw_block_probe_part part)
     return sw_probe_rows_before(&s->part[part], SW_PIECES_MAX);
 }
 
-/* s->by_row = squared errors of the products in s->have; or squares of those of the originals. */
+/* s->by_row = squared errors of the products in s->have; or squares of those of the originals. A
+ * reader counts as if all its rows were as those sampled. */
 static sw_code find_errors(search *s, sw_block_probe_part part, bool is_of_originals, sw_err *err)
 {
     const float *have = is_of_originals ? s->want[part] : s->have, *want = s->want[part];
@@ -223,9 +223,13 @@ static sw_code find_errors(search *s, sw_block_probe_part part, bool is_of_origi
 
     memset(s->by_row, 0, sizeof s->by_row);
     for (int64_t i = 0; i < s->g->n_readers && kept->n_rows && rc == SW_OK; i++) {
-        int64_t n_out = s->g->readers[i].n_out;
-        rc = sw_backend_of(at)->errors(at, mine, have, is_of_originals ? NULL : want,
+        const int64_t n_out = sw_group_rows(s->g, i);
+        const double stands_for = (double)s->g->readers[i].n_out / (double)n_out;
+
+        memset(s->of_reader, 0, sizeof s->of_reader);
+        rc = sw_backend_of(at)->errors(at, s->of_reader, have, is_of_originals ? NULL : want,
                                        kept->n_rows, n_out, err);
+        for (int64_t row = 0; row < kept->n_rows; row++) mine[row] += stands_for * s->of_reader[row];
         have += kept->n_rows * n_out;
         want += kept->n_rows * n_out;
     }
@@ -267,7 +271,7 @@ static sw_code round_weights(search *s, const double *scale, sw_err *err)
     sw_code rc = SW_OK;
 
     for (int64_t i = 0; i < g->n_readers && rc == SW_OK; i++) {
-        int64_t n_out = g->readers[i].n_out;
+        int64_t n_out = sw_group_rows(g, i);
         sw_solve_problem p = {.values = s->values[i], .n_out = n_out, .k_in = g->k,
                               .spec = g->specs[i], .place = g->place,
                               .n_threads = g->options->n_threads};
@@ -289,7 +293,7 @@ static sw_code solve_weights(search *s, const double *scale, sw_err *err)
     rc = sw_group_solve(s->values, g, scale, err);
     for (int64_t i = 0; i < g->n_readers && rc == SW_OK; i++)
         rc = sw_backend_of(&g->place)
-                 ->scale(&g->place, s->values[i], s->values[i], scale, g->readers[i].n_out, g->k,
+                 ->scale(&g->place, s->values[i], s->values[i], scale, sw_group_rows(g, i), g->k,
                          false, err);
     return rc;
 }
@@ -419,7 +423,7 @@ static sw_code propose(sw_proposal *out, const sw_group *g, sw_err *err)
 /* Kept rows and one candidate's, their products by the originals and the candidate, its weights. */
 static int64_t bytes(const sw_transform_need *need)
 {
-    return 3 * 4 * ROWS_MAX * (need->k + need->n_outputs) + 4 * need->n_outputs * need->k +
+    return 3 * 4 * ROWS_MAX * (need->k + need->n_tried) + 4 * need->n_tried * need->k +
            sw_group_solve_bytes(need);
 }
 
@@ -427,11 +431,14 @@ static int64_t bytes(const sw_transform_need *need)
 static sw_transform_work work(const sw_transform_need *need)
 {
     const double n_tried = sizeof coarse / sizeof *coarse + sizeof fine / sizeof *fine;
-    const double n_k = (double)(need->n_outputs * need->k);
+    const double n_k = (double)(need->n_tried * need->k);
+    const double part = (double)need->n_tried / (double)need->n_outputs;
 
-    return (sw_transform_work){.factors = 2, .solves = 2, .product_rows = (n_tried + 6) * ROWS_MAX,
+    return (sw_transform_work){.factors = 2, .solves = 2 * part,
+                               .product_rows = (n_tried + 6) * ROWS_MAX * part,
                                .round_weights = n_tried * n_k,
                                .told_weights = need->is_solved ? 2 * n_k : 0};
 }
 
-const sw_transform sw_transform_smooth = {"smoothquant", true, true, propose, bytes, work};
+const sw_transform sw_transform_smooth = {
+    "smoothquant", true, true, SW_SMOOTH_OUTPUTS, propose, bytes, work};

@@ -56,7 +56,7 @@ sw_code sw_group_values_new(float ***out, const sw_group *group, sw_err *err)
     sw_code rc = SW_MEM_GET(&values, group->n_readers, "trial weights", err);
 
     for (int64_t i = 0; i < group->n_readers && rc == SW_OK; i++)
-        rc = SW_PLACE_TAKE(&values[i], &group->place, group->readers[i].n_out * group->k,
+        rc = SW_PLACE_TAKE(&values[i], &group->place, sw_group_rows(group, i) * group->k,
                            "trial weights", err);
     if (rc == SW_OK) *out = values;
     else sw_group_values_free(values, group);
@@ -118,10 +118,16 @@ static sw_code solve_values(float *values, int64_t n, const sw_group *g, int64_t
     return o->algo->solve(NULL, &p, &report, err);
 }
 
-/* Ranks have each some rows of a reader, unless its scales are found from all of them. */
+/* Are scales found from all rows? */
+static bool is_whole(const sw_qspec *spec)
+{
+    return spec->has_global || spec->scale_rows == SW_ROWS_ALL;
+}
+
+/* Ranks have each some rows of a reader, but for such. */
 static bool is_cut(const sw_qspec *spec)
 {
-    return !spec->has_global && spec->scale_rows != SW_ROWS_ALL;
+    return !is_whole(spec);
 }
 
 /* linears [n_readers]: which rows of its readers each rank has. */
@@ -129,15 +135,15 @@ static sw_site_share share_of(sw_share_linear *linears, const sw_group *g)
 {
     for (int64_t i = 0; i < g->n_readers; i++)
         linears[i] = (sw_share_linear){
-            is_cut(&g->specs[i]) ? g->readers[i].n_out : 0,
-            sw_share_unit(&g->specs[i], g->readers[i].n_out, sw_backend_of(&g->place))};
+            is_cut(&g->specs[i]) ? sw_group_rows(g, i) : 0,
+            sw_share_unit(&g->specs[i], sw_group_rows(g, i), sw_backend_of(&g->place))};
     return sw_site_share_of(linears, g->n_readers, sw_team_size(g->options->team));
 }
 
 static sw_rows rows_of(const sw_group *g, int64_t i, const sw_site_share *share, int rank)
 {
     return is_cut(&g->specs[i]) ? sw_site_share_rows(share, i, rank)
-                                : (sw_rows){0, g->readers[i].n_out};
+                                : (sw_rows){0, sw_group_rows(g, i)};
 }
 
 /* This rank's rows of a reader. */
@@ -225,8 +231,9 @@ int64_t sw_group_solve_bytes(const sw_transform_need *need)
 typedef struct readers {
     sw_linear_ref *refs;
     sw_qspec *specs;
+    int64_t *n_tried; /* rows of each that trials solve */
     float **weights;
-    float **placed; /* the same, lent to `place` */
+    float **placed;   /* the same, lent to `place` */
     sw_place place;
     int64_t n;
 } readers;
@@ -237,33 +244,56 @@ static void readers_free(readers *r)
         if (r->placed[i]) sw_backend_of(&r->place)->unlend(&r->place, r->placed[i]);
     for (int64_t i = 0; r->weights && i < r->n; i++) sw_mem_put(r->weights[i]);
     sw_mem_put(r->weights);
+    sw_mem_put(r->n_tried);
     sw_mem_put(r->placed);
     sw_mem_put(r->refs);
     sw_mem_put(r->specs);
 }
 
+int64_t sw_transform_rows(const sw_transform *t, const sw_qspec *spec, int64_t n_out)
+{
+    const int64_t unit = sw_qspec_rows(spec, n_out);
+
+    if (!t->rows_max || n_out <= t->rows_max || is_whole(spec)) return n_out;
+    return sw_max_i64(1, t->rows_max / unit) * unit;
+}
+
+/* The rows that trials solve: all, or some at an even distance, in runs of what shares scales. */
+static sw_code load_reader(readers *r, int64_t i, const sw_transform_job *job, sw_err *err)
+{
+    const sw_linear_ref *ref = &r->refs[i];
+    const sw_weight *w = sw_block_weight(job->original, ref->slot, ref->expert);
+    const int n_threads = job->options->n_threads;
+    const int64_t n_out = ref->n_out, k = ref->k_in, unit = sw_qspec_rows(&r->specs[i], n_out);
+    const int64_t n_tried = sw_transform_rows(job->options->algo->transform, &r->specs[i], n_out);
+    sw_code rc = SW_MEM_GET_WIDE(&r->weights[i], n_tried * k, "weight", n_threads, err);
+
+    r->n_tried[i] = n_tried;
+    if (rc == SW_OK && n_tried == n_out)
+        return sw_weight_load_finite(r->weights[i], w, n_threads, err);
+    for (int64_t at = 0, n = n_tried / unit; at < n && rc == SW_OK; at++)
+        rc = sw_weight_load_finite_rows(r->weights[i] + at * unit * k, w,
+                                        at * (n_out / unit) / n * unit, unit, err);
+    return rc;
+}
+
 static sw_code readers_new(readers *r, const sw_transform_job *job, const sw_fold *fold,
                            int64_t expert, sw_err *err)
 {
-    const int n_threads = job->options->n_threads;
     sw_code rc;
 
     if ((rc = SW_MEM_GET(&r->refs, job->n_linears, "readers", err)) != SW_OK ||
         (rc = SW_MEM_GET(&r->specs, job->n_linears, "readers", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&r->n_tried, job->n_linears, "readers", err)) != SW_OK ||
         (rc = SW_MEM_GET(&r->weights, job->n_linears, "readers", err)) != SW_OK)
         return rc;
     for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++) {
         const sw_linear_ref *ref = &job->linears[i];
-        const sw_weight *w;
-        int64_t n = ref->n_out * ref->k_in, at = r->n;
 
         if (ref->site != fold->site || (expert >= 0 && ref->expert != expert)) continue;
-        w = sw_block_weight(job->original, ref->slot, ref->expert);
-        rc = SW_MEM_GET_WIDE(&r->weights[at], n, "weight", n_threads, err);
-        if (rc != SW_OK) return rc;
-        r->specs[at] = job->specs[i];
+        r->specs[r->n] = job->specs[i];
         r->refs[r->n++] = *ref;
-        rc = sw_weight_load_finite(r->weights[at], w, n_threads, err);
+        rc = load_reader(r, r->n - 1, job, err);
     }
     return rc;
 }
@@ -274,7 +304,7 @@ static sw_code place_readers(readers *r, sw_err *err)
 
     for (int64_t i = 0; i < r->n && rc == SW_OK; i++)
         rc = sw_backend_of(&r->place)->lend(&r->placed[i], &r->place, r->weights[i],
-                                            r->refs[i].n_out * r->refs[i].k_in, "weights", err);
+                                            r->n_tried[i] * r->refs[i].k_in, "weights", err);
     return rc;
 }
 
@@ -336,6 +366,7 @@ static sw_code transform_group(const sw_transform_job *job, const sw_block_probe
     sw_span_close(span, NULL);
     if (rc != SW_OK) goto done;
     g.placed = r.placed;
+    g.n_tried = r.n_tried;
     if ((rc = SW_MEM_GET(&p.scale, g.k, "scale", err)) != SW_OK) goto done;
     for (int64_t j = 0; j < g.k; j++) p.scale[j] = 1.0;
     if ((rc = job->options->algo->transform->propose(&p, &g, err)) != SW_OK) goto done;

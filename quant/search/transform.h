@@ -31,9 +31,10 @@ typedef struct sw_group {
     const sw_linear_ref *readers; /* those that will be quantized */
     const sw_qspec *specs;        /* [n_readers] what they become; one group size for all */
     int64_t n_readers;
-    float *const *weights;        /* [n_readers] of [n_out, k], in memory */
+    float *const *weights;        /* [n_readers] of [n_tried, k], in memory, */
     sw_place place;               /* where trials are made; `hess` is there too, and */
-    float *const *placed;         /* [n_readers] the weights */
+    float *const *placed;         /* [n_readers] the same */
+    const int64_t *n_tried;       /* [n_readers] rows of each that trials solve; NULL: all */
     const sw_hessian *hess;       /* of the site, on the search windows */
     const sw_block_probe *probe;
     const sw_block *original;
@@ -53,7 +54,8 @@ typedef struct sw_proposal {
 /* A group as its method needs it to say what memory it will take. */
 typedef struct sw_transform_need {
     int64_t k, n_max;    /* inputs, outputs of the widest reader */
-    int64_t n_outputs;   /* of all readers */
+    int64_t n_outputs;   /* of all readers, */
+    int64_t n_tried;     /* and those that trials solve */
     int64_t n_readers;
     int64_t probe_elems; /* [tokens, hidden] of the larger of the parts that candidates run on */
     bool is_solved;      /* by a solver that factorizes */
@@ -75,6 +77,7 @@ struct sw_transform {
     const char *name;
     bool is_for_rows;      /* folds into linears too, not only into norms */
     bool needs_acts;       /* nothing to do where activations stay in floats */
+    int64_t rows_max;      /* of a reader that trials solve, about; 0: they need all */
     sw_code (*propose)(sw_proposal *out, const sw_group *group, sw_err *err);
     int64_t (*bytes)(const sw_transform_need *need); /* that propose allocates at its peak */
     sw_transform_work (*work)(const sw_transform_need *need); /* that it does at most */
@@ -101,13 +104,21 @@ typedef struct sw_transform_job {
 sw_code sw_transform_sites(const sw_transform_job *job, const bool is_wanted[SW_SITE_COUNT],
                            sw_err *err) SW_MUST_USE;
 
+/* Rows of a reader that trials solve: all, or a sample at an even distance. Where rows share scales
+ * those that do are taken together, and all where scales are found from the whole. */
+int64_t sw_transform_rows(const sw_transform *t, const sw_qspec *spec, int64_t n_out);
+/* The same of one of a group. */
+static inline int64_t sw_group_rows(const sw_group *group, int64_t reader)
+{
+    return group->n_tried ? group->n_tried[reader] : group->readers[reader].n_out;
+}
 /* Room at the group's place for every reader's values. */
 sw_code sw_group_values_new(float ***out, const sw_group *group, sw_err *err) SW_MUST_USE;
 void sw_group_values_free(float **values, const sw_group *group); /* accepts NULL */
 /* Rank 0's scale [k] at every rank: where their processors differ, so may its last bits. */
 sw_code sw_group_agree(double *scale, const sw_group *group, sw_err *err) SW_MUST_USE;
 /* The trials that methods judge by. Readers quantized as they would be with scale (NULL: 1), by
- * the options' solver, in their unscaled meaning: values [n_readers] of [n_out, k]. Each rank
+ * the options' solver, in their unscaled meaning: values [n_readers] of [n_tried, k]. Each rank
  * solves some rows, and all get all. */
 sw_code sw_group_solve(float *const *values, const sw_group *group, const double *scale,
                        sw_err *err) SW_MUST_USE;

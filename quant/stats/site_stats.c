@@ -234,6 +234,7 @@ sw_code sw_site_stats_like(sw_site_stats *out, const sw_site_stats *like, sw_err
     memcpy(s.is_wanted, like->is_wanted, sizeof s.is_wanted);
     memcpy(s.act, like->act, sizeof s.act);
     memcpy(s.input_scale, like->input_scale, sizeof s.input_scale);
+    memcpy(s.scale, like->scale, sizeof s.scale);
     if (like->n_experts)
         rc = SW_MEM_GET(&s.experts, like->n_experts, "expert statistics", err);
     if (rc == SW_OK) s.n_experts = like->n_experts;

@@ -12,6 +12,8 @@ typedef struct sw_site_stats {
     bool is_wanted[SW_SITE_COUNT];
     sw_act act[SW_SITE_COUNT];      /* how linears will round their inputs; set before observing */
     float input_scale[SW_SITE_COUNT];
+    const double *scale[SW_SITE_COUNT]; /* [k_in] that the quantized model's inputs are divided by
+                                         * and the original's are not, or NULL; borrowed */
     struct sw_range *ranges;        /* [SW_SITE_COUNT] to count |x| into, or NULL; borrowed */
     struct sw_kv_range *kv;         /* to note keys and values in, or NULL; borrowed */
     int64_t layer;

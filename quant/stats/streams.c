@@ -228,7 +228,7 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
     }
     sw_span_close(span, NULL);
     if (rc == SW_OK) rc = sw_sums_gather(&sums, s->team, err);
-    if (rc == SW_OK) rc = sw_backend_of(&s->place)->streams_observed(s, stats, original, err);
+    if (rc == SW_OK) rc = sw_backend_of(&s->place)->streams_observed(s, stats, quantized, err);
     sw_sums_free(&sums);
     return rc;
 }

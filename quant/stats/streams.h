@@ -33,8 +33,8 @@ typedef struct sw_streams {
     float *side0;    /* and of the original one (sw_engine_side); NULL: nothing */
     int64_t side_width;
     sw_half ahead;   /* what is left of the present block */
-    bool is_last_look; /* the caller moves the streams, the original one by the block that it
-                        * observes it with, before it looks at that one again: it may move now */
+    bool is_last_look; /* the caller moves the streams before it looks at the original one again:
+                        * that one may move now */
     const uint8_t *parts; /* [n_text_seqs] what each window is for (windows.h), borrowed, or NULL */
 } sw_streams;
 
@@ -49,7 +49,7 @@ sw_code sw_streams_new_shared(sw_streams *out, const sw_place *at, const sw_mode
                               const sw_st *st, const sw_calib *calib, bool with_original,
                               const char *spill_dir, struct sw_team *team,
                               sw_err *err) SW_MUST_USE;
-/* A transform has changed the block that the streams are at. */
+/* A transform has changed the quantized block that the streams are at. */
 void sw_streams_forget(sw_streams *s);
 /* Tokens of the text that go to one half of an expert's statistics, before as many to the other. */
 int64_t sw_streams_stretch(const sw_streams *s);
@@ -85,7 +85,9 @@ void sw_streams_take_side(const sw_streams *s, float *side, int64_t seq, int64_t
 void sw_streams_free(sw_streams *s);
 
 /* Run both streams up to the last wanted site, with `quantized` and `original` weights, and sum
- * what the wanted sites see, piece by piece. The streams do not move. `stats` is new. Of several
+ * what the wanted sites see, piece by piece: of the original stream divided by stats->scale, which
+ * is what `quantized` has beside it. Linears that read a wanted site are not quantized yet. The
+ * streams do not move, but for a last look. `stats` is new. Of several
  * ranks each calls it and gets the sums over the whole text; those of an expert only its owner
  * (sums.h), the others' are empty then. */
 sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,

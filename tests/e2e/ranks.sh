@@ -57,6 +57,9 @@ Q=("$SWAGE" quantize "$TOY" "${LESS[@]}" --method awq --quiet)
 expect 0 '' "${Q[@]}" -o "$T/awq-1"
 folds awq
 continued 3 "$T/awq-1"
+# whose original model is followed through blocks without the scales
+Q=("$SWAGE" quantize "$TOY" "${LESS[@]}" --scheme W8A8 --method smoothquant+gptq --format compressed-tensors --quiet)
+continued 3 "$T/smooth-1"
 
 # one failure of all: the weight is broken, and one rank says so
 rm -rf "$T/out"

@@ -12,6 +12,7 @@
 
 #include "formats/base/size.h"
 #include "formats/pack/tiles.h"
+#include "quant/method/frame.h"
 #include "quant/method/target.h"
 #include "tests/gpu/support/emulated.h"
 #include "tests/gpu/support/solver_case.h"
@@ -228,23 +229,40 @@ typedef struct variant {
     sw_dtype scale_dtype;
     int zero_min;
     bool is_sign_free;
+    bool is_float; /* of E2M1, with a global scale */
 } variant;
 
 static const variant variants[] = {
-    {4, true, 128, SW_DTYPE_F16, 0, false},  {4, false, 128, SW_DTYPE_BF16, 0, false},
-    {4, true, 32, SW_DTYPE_BF16, 0, false},  {4, false, 64, SW_DTYPE_F16, 1, false},
-    {4, true, 0, SW_DTYPE_F16, 0, false},    {8, true, 0, SW_DTYPE_F32, 0, false},
-    {8, false, 128, SW_DTYPE_F16, 0, false}, {3, true, 64, SW_DTYPE_F16, 0, false},
-    {2, false, 32, SW_DTYPE_F32, 0, false},  {4, true, 128, SW_DTYPE_F16, 0, true},
-    {2, true, 64, SW_DTYPE_BF16, 0, true},
+    {4, true, 128, SW_DTYPE_F16, 0, false, false},  {4, false, 128, SW_DTYPE_BF16, 0, false, false},
+    {4, true, 32, SW_DTYPE_BF16, 0, false, false},  {4, false, 64, SW_DTYPE_F16, 1, false, false},
+    {4, true, 0, SW_DTYPE_F16, 0, false, false},    {8, true, 0, SW_DTYPE_F32, 0, false, false},
+    {8, false, 128, SW_DTYPE_F16, 0, false, false}, {3, true, 64, SW_DTYPE_F16, 0, false, false},
+    {2, false, 32, SW_DTYPE_F32, 0, false, false},  {4, true, 128, SW_DTYPE_F16, 0, true, false},
+    {2, true, 64, SW_DTYPE_BF16, 0, true, false},
+    {4, true, 16, SW_DTYPE_F8_E4M3, 0, false, true}, /* not packed, nor plain */
 };
 #define N_VARIANTS (int)(sizeof variants / sizeof *variants)
+#define WIDE 5                   /* one group, which a team of threads fits */
+#define STEPPED (N_VARIANTS - 1) /* scales that move when their codes do */
 
 static sw_qspec spec_of(const variant *v)
 {
-    return (sw_qspec){.num = sw_num_by_bits(v->bits), .is_symmetric = v->is_symmetric,
+    return (sw_qspec){.num = v->is_float ? &sw_nums[SW_NUM_E2M1] : sw_num_by_bits(v->bits),
+                      .has_global = v->is_float, .is_symmetric = v->is_symmetric,
                       .group_elems = v->group_elems, .scale_dtype = v->scale_dtype,
                       .zero_min = v->zero_min, .is_sign_free = v->is_sign_free};
+}
+
+/* The scale of the whole weight, which the device is told. */
+static double global_of(const float *w, int64_t n, int64_t k, const sw_qspec *spec)
+{
+    sw_frame frame = {0};
+    double global;
+
+    MUST(sw_frame_new(&frame, w, n, k, 0, spec, &err));
+    global = (double)frame.global;
+    sw_frame_free(&frame);
+    return global;
 }
 
 /* Weights with a few large ones, a row of zeros, a group of zeros and denormals. */
@@ -274,7 +292,7 @@ static int64_t n_different(const sw_qtensor *a, const sw_qtensor *b, int64_t *n_
 static void plain_rounding_is_the_cpus(void **state)
 {
     (void)state;
-    for (int v = 0; v < N_VARIANTS; v++) {
+    for (int v = 0; v < STEPPED; v++) {
         enum { N = 67, K = 328 };
         sw_qspec spec = spec_of(&variants[v]);
         float *w = make_weight(N, K, 40 + (uint64_t)v);
@@ -321,7 +339,7 @@ static void check_gptq(solver_case *c, const gptq_run *run, int64_t n_out)
                           .refine_rounds = run->rounds, .n_threads = 2};
     sw_device_problem d = {.method = SW_DEVICE_GPTQ, .w = w, .n_out = n_out, .k_in = k,
                            .spec = spec, .factor = &c->device, .refit = refits(run, k),
-                           .refine_rounds = run->rounds};
+                           .refine_rounds = run->rounds, .global = global_of(w, n_out, k, &spec)};
     sw_solve_report report = {0};
     sw_device_sums sums, sums2;
 
@@ -357,6 +375,30 @@ static void check_gptq(solver_case *c, const gptq_run *run, int64_t n_out)
     sw_qtensor_free(&want);
     free(shift);
     free(w);
+}
+
+/* Of k inputs, whole groups and a part of a block. */
+static void check_at(int variant, int64_t k)
+{
+    enum { N = DEVICE_IS_EMULATED ? 30 : 150 };
+    solver_case c;
+
+    solver_case_new(&c, gpu, solver, k, 3 * k, 23);
+    for (int order = 0; order < SW_ORDER_COUNT; order++) {
+        const gptq_run run = {variant, (sw_order)order, 2, order == 1};
+
+        if (DEVICE_IS_EMULATED && order != SW_ORDER_STATIC) continue;
+        solver_case_factor(&c, run.order, variants[variant].group_elems);
+        check_gptq(&c, &run, N);
+    }
+    solver_case_free(&c);
+}
+
+static void stepped_scales_and_teams_are_the_cpus(void **state)
+{
+    (void)state;
+    check_at(STEPPED, 272);
+    check_at(WIDE, DEVICE_IS_EMULATED ? 520 : 1144);
 }
 
 static void gptq_is_the_cpus(void **state)
@@ -458,7 +500,7 @@ static void statistics_and_targets(void **state)
     assert_true(fabs(s[1].residual - s[0].residual) < 1e-10);
     assert_true(distance(have, shift[0], N * K) < 1e-10);
     assert_memory_equal(factor[0].perm, factor[1].perm, 4 * K);
-    for (int v = 0; v < N_VARIANTS; v++) {
+    for (int v = 0; v < STEPPED; v++) {
         sw_qspec spec = spec_of(&variants[v]);
         sw_qtensor q[2];
         sw_solve_report report[2] = {{0}};
@@ -490,7 +532,7 @@ static void statistics_and_targets(void **state)
 static void packs_the_cpus_bytes(void **state)
 {
     (void)state;
-    for (int v = 0; v < N_VARIANTS; v++) {
+    for (int v = 0; v < STEPPED; v++) {
         enum { N = 130, K = 416 };
         const variant *a = &variants[v];
         sw_qtensor q = {0};
@@ -559,7 +601,9 @@ int main(int argc, char *argv[])
         cmocka_unit_test(sums_of_products), cmocka_unit_test(sums_of_integers_are_exact),
         cmocka_unit_test(floats_to_bf16), cmocka_unit_test(factors),
         cmocka_unit_test(indefinite_is_told), cmocka_unit_test(plain_rounding_is_the_cpus),
-        cmocka_unit_test(gptq_is_the_cpus), cmocka_unit_test(chunks_change_nothing),
+        cmocka_unit_test(gptq_is_the_cpus),
+        cmocka_unit_test(stepped_scales_and_teams_are_the_cpus),
+        cmocka_unit_test(chunks_change_nothing),
         cmocka_unit_test(statistics_and_targets), cmocka_unit_test(packs_the_cpus_bytes),
         cmocka_unit_test(refuses_what_it_cannot),
     };

@@ -4,7 +4,9 @@
  * A block is observed twice from the same streams: once so that they stay, once so that the
  * original one moves. Sums, W D and where both streams arrive have to agree. In between a linear
  * gets other values, as it does when it is solved: the first time all of the block is copied again,
- * the second time what has changed.
+ * the second time what has changed. Where a scale has gone from what a site reads into its linear,
+ * the original stream is seen in a block with the scale, or in one without it that is told of it:
+ * powers of two, so that both have to come to the same.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -16,6 +18,7 @@
 #include <cmocka.h>
 
 #include "quant/backend/cuda/cuda_streams.h"
+#include "tests/gpu/support/emulated.h"
 #include "tests/gpu/support/solver_case.h"
 #include "tests/support/cases/stats_case.h"
 #include "tests/support/toys/random.h"
@@ -115,16 +118,53 @@ typedef struct look {
     sw_slot slot;
     sw_half half;
     bool has_products; /* W D comes from what the original stream gains */
+    bool is_scaled;
 } look;
 
-/* The first block, whose quantized twin makes other values of attention and of its MLP. */
-static void observe(seen *out, const look *l, bool is_last_look)
+/* Of a site's inputs: each row of V has all heads that read it. */
+static double *scales_of(const look *l, const sw_model *m)
+{
+    const int64_t k = sw_model_site_width(m, 0, l->site), d = m->head_dim;
+    const int64_t per_kv = l->site == SW_SITE_O_IN ? m->n_heads / m->n_kv_heads : 1;
+    double *scale = malloc(sizeof *scale * (size_t)k);
+
+    for (int64_t j = 0; j < k; j++) {
+        const int64_t row = l->site == SW_SITE_O_IN ? j / d / per_kv * d + j % d : j;
+        scale[j] = ldexp(1, (int)(row * 5 % 7) - 3);
+    }
+    return scale;
+}
+
+/* Columns of what reads the site times the scale, rows of what makes it divided by it. The values
+ * are the caller's. */
+static void fold(float *values[2], sw_block *block, const look *l, const sw_model *m,
+                 const double *scale)
+{
+    const bool is_attention = l->half == SW_HALF_ATTENTION;
+    sw_weight *made = sw_block_weight(block, is_attention ? SW_SLOT_V : SW_SLOT_UP, -1);
+    sw_weight *read = sw_block_weight(block, l->slot, -1);
+    const int64_t d = m->head_dim, per_kv = is_attention ? m->n_heads / m->n_kv_heads : 1;
+
+    values[0] = disturb(block, is_attention ? SW_SLOT_V : SW_SLOT_UP, 0);
+    values[1] = disturb(block, l->slot, 0);
+    for (int64_t i = 0; i < made->n_out * made->k_in; i++) {
+        const int64_t row = i / made->k_in;
+        values[0][i] /= (float)scale[is_attention ? row / d * per_kv * d + row % d : row];
+    }
+    for (int64_t i = 0; i < read->n_out * read->k_in; i++)
+        values[1][i] *= (float)scale[i % read->k_in];
+}
+
+/* The first block, whose quantized twin makes other values of attention and of its MLP. With
+ * is_told the original block lacks the scale. */
+static void observe(seen *out, const look *l, bool is_last_look, bool is_told)
 {
     const sw_place at = {.backend = &sw_backend_cuda, .device = solver, .n_threads = 4};
     bool wanted[SW_SITE_COUNT] = {false};
     sw_block original = {0}, quantized = {0};
-    float *v, *up, *solved;
+    float *v = NULL, *up, *solved, *folded[4] = {NULL};
     uint32_t *ids = malloc(sizeof *ids * SEQS * LEN);
+    double *scale;
     test_rng rng = {17};
     sw_streams s = {0};
     sw_cuda_streams *on;
@@ -139,7 +179,10 @@ static void observe(seen *out, const look *l, bool is_last_look)
     on = s.own;
     MUST(sw_block_load(&original, &c.ckpt.model, c.ckpt.st, 0, &err));
     MUST(sw_block_load(&quantized, &c.ckpt.model, c.ckpt.st, 0, &err));
-    v = disturb(&quantized, SW_SLOT_O, 0.05);
+    scale = scales_of(l, &c.ckpt.model);
+    if (l->is_scaled) fold(folded, &quantized, l, &c.ckpt.model, scale);
+    if (l->is_scaled && !is_told) fold(folded + 2, &original, l, &c.ckpt.model, scale);
+    if (l->half == SW_HALF_MLP) v = disturb(&quantized, SW_SLOT_O, 0.05);
     up = disturb(&quantized, l->half == SW_HALF_ATTENTION ? SW_SLOT_V : SW_SLOT_UP, 0.05);
     if (l->half == SW_HALF_MLP)
         MUST(sw_streams_advance(&s, &quantized, &original, SW_HALF_ATTENTION, NULL, &err));
@@ -147,11 +190,12 @@ static void observe(seen *out, const look *l, bool is_last_look)
     MUST(sw_site_stats_new(&out->stats, &c.ckpt.model, 0, wanted, true, SW_EXPERTS_COUNT, &at,
                            &err));
     s.is_last_look = is_last_look;
+    if (is_told) out->stats.scale[l->site] = scale;
     MUST(sw_streams_observe(&s, &out->stats, &quantized, &original, NULL, &err));
     s.is_last_look = false;
     for (int i = 0; i < 2; i++) {
         const sw_hessian *h = i ? &out->stats.held[l->site] : &out->stats.site[l->site];
-        out->wd[i] = weigh(h, &original, l->slot);
+        out->wd[i] = weigh(h, &quantized, l->slot);
         out->r[i] = fetch(h->r, h->n_out_residual * h->k_in * 8);
         out->n_out = h->n_out_residual;
         out->k_in = h->k_in;
@@ -171,7 +215,8 @@ static void observe(seen *out, const look *l, bool is_last_look)
     sw_block_free(&quantized);
     sw_streams_free(&s);
     stats_case_close(&c);
-    free(v), free(up), free(solved), free(ids);
+    for (int i = 0; i < 4; i++) free(folded[i]);
+    free(v), free(up), free(solved), free(ids), free(scale);
 }
 
 static void seen_free(seen *s)
@@ -186,8 +231,8 @@ static void check_look(const look *l)
     seen stays = {0}, moves = {0};
     int64_t n;
 
-    observe(&stays, l, false);
-    observe(&moves, l, true);
+    observe(&stays, l, false, false);
+    observe(&moves, l, true, l->is_scaled);
     n = stays.n_out * stays.k_in;
     printf("%s site %d: W D %.1e and %.1e apart, R %.1e, streams %.1e and %.1e; they are %.1e of "
            "each other\n", l->arch, (int)l->site, distance(moves.wd[0], stays.wd[0], n),
@@ -212,10 +257,24 @@ static void check_look(const look *l)
 static void original_moves_while_it_is_seen(void **state)
 {
     static const look looks[] = {
-        {"llama", SW_SITE_O_IN, SW_SLOT_O, SW_HALF_ATTENTION, true},
-        {"llama", SW_SITE_DOWN_IN, SW_SLOT_DOWN, SW_HALF_MLP, true},
-        {"gemma2", SW_SITE_O_IN, SW_SLOT_O, SW_HALF_ATTENTION, false}, /* a norm comes after it */
-        {"gemma2", SW_SITE_DOWN_IN, SW_SLOT_DOWN, SW_HALF_MLP, false},
+        {"llama", SW_SITE_O_IN, SW_SLOT_O, SW_HALF_ATTENTION, true, false},
+        {"llama", SW_SITE_DOWN_IN, SW_SLOT_DOWN, SW_HALF_MLP, true, false},
+        /* a norm comes after it */
+        {"gemma2", SW_SITE_O_IN, SW_SLOT_O, SW_HALF_ATTENTION, false, false},
+        {"gemma2", SW_SITE_DOWN_IN, SW_SLOT_DOWN, SW_HALF_MLP, false, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) check_look(&looks[i]);
+}
+
+static void scales_are_divided_out(void **state)
+{
+    static const look looks[] = {
+        {"llama", SW_SITE_O_IN, SW_SLOT_O, SW_HALF_ATTENTION, true, true},
+        {"llama", SW_SITE_DOWN_IN, SW_SLOT_DOWN, SW_HALF_MLP, true, true},
+        {"gemma2", SW_SITE_O_IN, SW_SLOT_O, SW_HALF_ATTENTION, false, true},
+        {"gemma2", SW_SITE_DOWN_IN, SW_SLOT_DOWN, SW_HALF_MLP, false, true},
     };
 
     (void)state;
@@ -236,7 +295,8 @@ static int close_all(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(original_moves_while_it_is_seen)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(scales_are_divided_out),
+                                       cmocka_unit_test(original_moves_while_it_is_seen)};
 
     if (sw_device_count() < 1) {
         printf("no CUDA device: nothing was tested\n");

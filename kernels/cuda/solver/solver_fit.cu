@@ -1,17 +1,19 @@
 /* solver_fit.cu - scales and zeros of groups: the search of quant/method/grid.c, operation for
  * operation.
  *
- * A thread owns one group of one row and walks its columns in order, as the CPU does, so every
- * sum has the CPU's bytes. A block's 64 groups pass through shared memory 32 columns at a time,
- * once for each batch of candidates.
+ * A thread tries candidates for one group of one row and walks its columns in order, as the CPU
+ * does, so every sum has the CPU's bytes. Groups of many columns are few: eight threads share the
+ * candidates of one. A block's groups pass through shared memory some columns at a time, once for
+ * each batch of candidates.
  */
 
 #include "formats/num/pow2.h"
 #include "kernels/cuda/solver/solver_math.cuh"
 
-#define GROUPS 64 /* of a block, a thread each */
-#define COLS 32   /* columns staged at a time */
-#define BATCH 8   /* candidates tried in one walk */
+#define THREADS 64
+#define STAGED 2048 /* columns of all groups that are staged at a time */
+#define TEAM 8      /* threads of a group from */
+#define TEAM_ELEMS_MIN 512 /* so many columns on */
 #define SHRINK_FIRST 1.08
 #define SHRINK_LAST 0.32
 #define SHRINK_STEPS 38
@@ -28,33 +30,49 @@ typedef struct group_at {
     double scale, zero, best;
 } group_at;
 
-typedef struct staged {
-    double v[GROUPS][COLS + 1], weight[GROUPS][COLS + 1];
-} staged;
+/* Of a block whose groups have T threads each. */
+template <int T> struct staged {
+    static constexpr int groups = THREADS / T, cols = STAGED / groups;
+    double v[groups][cols + 1], weight[groups][cols + 1];
+};
 
 /* All threads: columns c0.. of every group of the block; zeros of no weight beyond their ends. */
-static __device__ void stage(staged *s, const solve_rows *r, const fit_span *span, int64_t c0,
+template <int T>
+static __device__ void stage(staged<T> *s, const solve_rows *r, const fit_span *span, int64_t c0,
                              bool with_weight)
 {
+    const int cols = staged<T>::cols;
+
     __syncthreads();
-    for (int at = threadIdx.x; at < GROUPS * COLS; at += GROUPS) {
-        int64_t pair = (int64_t)blockIdx.x * GROUPS + at / COLS, c = c0 + at % COLS;
+    for (int at = threadIdx.x; at < STAGED; at += THREADS) {
+        int64_t pair = (int64_t)blockIdx.x * staged<T>::groups + at / cols, c = c0 + at % cols;
         int64_t col = span->col0 + pair % span->n_fit * r->group_elems + c;
         bool is_there = pair < r->n * span->n_fit && c < r->group_elems && col < span->col_end;
-        s->v[at / COLS][at % COLS] = is_there ? span->v[pair / span->n_fit * r->k + col] : 0.0;
-        if (with_weight) s->weight[at / COLS][at % COLS] = is_there ? span->weight[col] : 0.0;
+        s->v[at / cols][at % cols] = is_there ? span->v[pair / span->n_fit * r->k + col] : 0.0;
+        if (with_weight) s->weight[at / cols][at % cols] = is_there ? span->weight[col] : 0.0;
     }
     __syncthreads();
 }
 
-static __device__ void find_range(group_at *at, staged *s, const solve_rows *r,
+/* Of those staged, how many columns a group can have. */
+template <int T> static __device__ int n_staged(const solve_rows *r, int64_t c0)
+{
+    int64_t left = r->group_elems - c0;
+
+    return left < staged<T>::cols ? (int)left : staged<T>::cols;
+}
+
+template <int T>
+static __device__ void find_range(group_at *at, staged<T> *s, const solve_rows *r,
                                   const fit_span *span)
 {
     at->low = at->high = 0.0;
-    for (int64_t c0 = 0; c0 < r->group_elems; c0 += COLS) {
-        stage(s, r, span, c0, false);
-        for (int c = 0; c < COLS; c++) {
-            double v = s->v[threadIdx.x][c];
+    for (int64_t c0 = 0; c0 < r->group_elems; c0 += staged<T>::cols) {
+        const int n = n_staged<T>(r, c0);
+
+        stage<T>(s, r, span, c0, false);
+        for (int c = 0; c < n; c++) {
+            double v = s->v[threadIdx.x / T][c];
             at->low = v < at->low ? v : at->low;
             at->high = v > at->high ? v : at->high;
         }
@@ -117,9 +135,9 @@ static __device__ void take_range(group_at *at, const grid_shape *g)
 }
 
 /* Weighted squared errors of n candidates. */
-template <bool SMALL, int N>
+template <bool SMALL, int T, int N>
 static __device__ void errors(double (&error)[N], const double (&scale)[N],
-                              const double (&zero)[N], staged *s, const solve_rows *r,
+                              const double (&zero)[N], staged<T> *s, const solve_rows *r,
                               const fit_span *span, const grid_shape &g)
 {
     double inverse[N];
@@ -129,10 +147,12 @@ static __device__ void errors(double (&error)[N], const double (&scale)[N],
         error[i] = 0.0;
         inverse[i] = __ddiv_rn(1.0, scale[i]);
     }
-    for (int64_t c0 = 0; c0 < r->group_elems; c0 += COLS) {
-        stage(s, r, span, c0, true);
-        for (int c = 0; c < COLS; c++) {
-            double v = s->v[threadIdx.x][c], h = s->weight[threadIdx.x][c];
+    for (int64_t c0 = 0; c0 < r->group_elems; c0 += staged<T>::cols) {
+        const int n = n_staged<T>(r, c0);
+
+        stage<T>(s, r, span, c0, true);
+        for (int c = 0; c < n; c++) {
+            double v = s->v[threadIdx.x / T][c], h = s->weight[threadIdx.x / T][c];
 #pragma unroll
             for (int i = 0; i < N; i++) {
                 double level = level_near<SMALL>(mul(v, inverse[i]), zero[i], g);
@@ -143,24 +163,33 @@ static __device__ void errors(double (&error)[N], const double (&scale)[N],
     }
 }
 
-/* Least-squares scale for the codes that the present scale gives, or the present one. */
-template <bool SMALL>
-static __device__ double polished(const group_at *at, staged *s, const solve_rows *r,
-                                  const fit_span *span, const grid_shape *g)
-{
-    double wc = 0.0, cc = 0.0, inverse = __ddiv_rn(1.0, at->scale);
+/* What the codes of a scale cost, and the sums of the least-squares scale for them. */
+typedef struct code_sums {
+    double error, wc, cc;
+} code_sums;
 
-    for (int64_t c0 = 0; c0 < r->group_elems; c0 += COLS) {
-        stage(s, r, span, c0, true);
-        for (int c = 0; c < COLS; c++) {
-            double v = s->v[threadIdx.x][c], h = s->weight[threadIdx.x][c];
-            double level = sub(level_near<SMALL>(mul(v, inverse), at->zero, *g), at->zero);
-            wc = add(wc, mul(mul(h, v), level));
-            cc = add(cc, mul(mul(h, level), level));
+template <bool SMALL, int T>
+static __device__ code_sums sums_of(double scale, double zero, staged<T> *s, const solve_rows *r,
+                                    const fit_span *span, const grid_shape &g)
+{
+    const double inverse = __ddiv_rn(1.0, scale);
+    code_sums sums = {0.0, 0.0, 0.0};
+
+    for (int64_t c0 = 0; c0 < r->group_elems; c0 += staged<T>::cols) {
+        const int n = n_staged<T>(r, c0);
+
+        stage<T>(s, r, span, c0, true);
+#pragma unroll 4
+        for (int c = 0; c < n; c++) {
+            double v = s->v[threadIdx.x / T][c], h = s->weight[threadIdx.x / T][c];
+            double level = sub(level_near<SMALL>(mul(v, inverse), zero, g), zero);
+            double d = sub(v, mul(scale, level));
+            sums.error = add(sums.error, mul(mul(h, d), d));
+            sums.wc = add(sums.wc, mul(mul(h, v), level));
+            sums.cc = add(sums.cc, mul(mul(h, level), level));
         }
     }
-    return cc > 0 && wc * at->scale > 0 ? stored_scale(__ddiv_rn(wc, cc), g->scale_kind)
-                                        : at->scale;
+    return sums;
 }
 
 static __device__ void keep_better(group_at *at, double error, double scale, double zero)
@@ -179,53 +208,138 @@ static __device__ double shrink_of(int step, bool is_pow2)
                                        (double)(SHRINK_STEPS - 1)));
 }
 
-template <bool SMALL>
-static __device__ void search(group_at *at, staged *s, const solve_rows *r, const fit_span *span,
-                              const grid_shape *g)
-{
-    bool is_pow2 = SMALL && g->scale_kind == SCALE_POW2;
-    int reach = g->is_symmetric ? 0 : ZERO_REACH, n_shifts = g->tries_signs ? 2 : 2 * reach + 1;
-    int n_tries = (is_pow2 ? POW2_STEPS : SHRINK_STEPS) * n_shifts;
-    double one_error[1], one_scale[1] = {at->scale}, one_zero[1] = {at->zero};
+/* Candidates of a group: the present scale is number 0, then the grid. */
+typedef struct candidates {
+    bool is_pow2;
+    int reach, n_shifts, n; /* n: with number 0 */
+} candidates;
 
-    errors<SMALL, 1>(one_error, one_scale, one_zero, s, r, span, *g);
-    at->best = one_error[0];
-    for (int from = 0; from < n_tries; from += BATCH) {
-        double error[BATCH], scale[BATCH], zero[BATCH];
-#pragma unroll
-        for (int i = 0; i < BATCH; i++) {
-            int step = (from + i) / n_shifts, shift = (from + i) % n_shifts - reach;
-            shrunk<SMALL>(&scale[i], &zero[i], at, shrink_of(step, is_pow2), shift, g);
-            if (g->tries_signs && shift) scale[i] = -scale[i];
-        }
-        errors<SMALL, BATCH>(error, scale, zero, s, r, span, *g);
-#pragma unroll
-        for (int i = 0; i < BATCH; i++)
-            if (from + i < n_tries) keep_better(at, error[i], scale[i], zero[i]);
-    }
-    for (int round = 0; round < POLISH_ROUNDS && !is_pow2; round++) {
-        one_scale[0] = polished<SMALL>(at, s, r, span, g);
-        one_zero[0] = at->zero;
-        errors<SMALL, 1>(one_error, one_scale, one_zero, s, r, span, *g);
-        keep_better(at, one_error[0], one_scale[0], one_zero[0]);
+template <bool SMALL>
+static __device__ void candidate(double *scale, double *zero, const candidates *c, int number,
+                                 const group_at *at, const grid_shape *g)
+{
+    const int step = (number - 1) / c->n_shifts, shift = (number - 1) % c->n_shifts - c->reach;
+
+    *scale = at->scale;
+    *zero = at->zero;
+    if (number == 0) return;
+    shrunk<SMALL>(scale, zero, at, shrink_of(step, c->is_pow2), shift, g);
+    if (g->tries_signs && shift) *scale = -*scale;
+}
+
+/* Of the best that T threads have each, the first of the least error; and what number 0, which the
+ * first of them tried, costs. */
+template <int T>
+static __device__ void choose(group_at *found, int *number, double *present)
+{
+    *present = __shfl_sync(~0u, *present, 0, T);
+    for (int d = T / 2; d; d /= 2) {
+        const double best = __shfl_xor_sync(~0u, found->best, d, T);
+        const double scale = __shfl_xor_sync(~0u, found->scale, d, T);
+        const double zero = __shfl_xor_sync(~0u, found->zero, d, T);
+        const int other = __shfl_xor_sync(~0u, *number, d, T);
+
+        if (!(best < found->best || (best == found->best && other < *number))) continue;
+        found->best = best;
+        found->scale = scale;
+        found->zero = zero;
+        *number = other;
     }
 }
 
-/* grid (n * n_fit / 64), 64 threads: see the top. */
-template <bool SMALL>
-__global__ void __launch_bounds__(GROUPS)
+/* The best of the candidates; N at a time by each of T threads. */
+template <bool SMALL, int T, int N>
+static __device__ void try_all(group_at *at, const candidates *c, staged<T> *s,
+                               const solve_rows *r, const fit_span *span, const grid_shape *g)
+{
+    group_at found = *at;
+    double present = 0.0;
+    int number = c->n;
+
+    found.best = __longlong_as_double(0x7ff0000000000000ll);
+    for (int from = 0; from < c->n; from += T * N) {
+        const int first = from + (int)threadIdx.x % T * N;
+        double error[N], scale[N], zero[N];
+
+#pragma unroll
+        for (int i = 0; i < N; i++) candidate<SMALL>(&scale[i], &zero[i], c, first + i, at, g);
+        errors<SMALL, T, N>(error, scale, zero, s, r, span, *g);
+        if (first == 0) present = error[0];
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            if (first + i == 0 || first + i >= c->n || !(error[i] < found.best)) continue;
+            keep_better(&found, error[i], scale[i], zero[i]);
+            number = first + i;
+        }
+    }
+    choose<T>(&found, &number, &present);
+    at->best = present;
+    keep_better(at, found.best, found.scale, found.zero);
+}
+
+/* All threads of a block: is one of them not done? */
+static __device__ bool any_left(bool is_done)
+{
+    __shared__ int s_left;
+
+    __syncthreads();
+    if (threadIdx.x == 0) s_left = 0;
+    __syncthreads();
+    if (!is_done) s_left = 1;
+    __syncthreads();
+    return s_left;
+}
+
+/* Alternating least squares. A round that gains nothing would be repeated by those after it. */
+template <bool SMALL, int T>
+static __device__ void polish(group_at *at, staged<T> *s, const solve_rows *r,
+                              const fit_span *span, const grid_shape *g)
+{
+    code_sums sums = sums_of<SMALL, T>(at->scale, at->zero, s, r, span, *g);
+    bool is_done = false;
+
+    for (int round = 0; round < POLISH_ROUNDS; round++) {
+        const double scale = !is_done && sums.cc > 0 && sums.wc * at->scale > 0
+                                 ? stored_scale(__ddiv_rn(sums.wc, sums.cc), g->scale_kind)
+                                 : at->scale;
+
+        is_done = is_done || scale == at->scale;
+        if (!any_left(is_done)) return;
+        sums = sums_of<SMALL, T>(scale, at->zero, s, r, span, *g);
+        is_done = is_done || !(sums.error < at->best);
+        if (!is_done) keep_better(at, sums.error, scale, at->zero);
+    }
+}
+
+template <bool SMALL, int T>
+static __device__ void search(group_at *at, staged<T> *s, const solve_rows *r,
+                              const fit_span *span, const grid_shape *g)
+{
+    candidates c;
+
+    c.is_pow2 = SMALL && g->scale_kind == SCALE_POW2;
+    c.reach = g->is_symmetric ? 0 : ZERO_REACH;
+    c.n_shifts = g->tries_signs ? 2 : 2 * c.reach + 1;
+    c.n = 1 + (c.is_pow2 ? POW2_STEPS : SHRINK_STEPS) * c.n_shifts;
+    try_all<SMALL, T, T == 1 ? 8 : 5>(at, &c, s, r, span, g);
+    if (!c.is_pow2) polish<SMALL, T>(at, s, r, span, g);
+}
+
+/* grid (n * n_fit * T / 64), 64 threads: see the top. */
+template <bool SMALL, int T>
+__global__ void __launch_bounds__(THREADS)
 swk_solver_fit(solve_rows r, fit_span span, grid_shape g, bool has_search)
 {
-    __shared__ staged s;
-    int64_t pair = (int64_t)blockIdx.x * GROUPS + threadIdx.x;
+    __shared__ staged<T> s;
+    int64_t pair = (int64_t)blockIdx.x * staged<T>::groups + threadIdx.x / T;
     group_at at;
 
     at.row = pair / span.n_fit;
     at.i = pair % span.n_fit;
-    find_range(&at, &s, &r, &span);
+    find_range<T>(&at, &s, &r, &span);
     take_range<SMALL>(&at, &g);
-    if (has_search && !g.is_range_final) search<SMALL>(&at, &s, &r, &span, &g);
-    if (at.row >= r.n) return;
+    if (has_search && !g.is_range_final) search<SMALL, T>(&at, &s, &r, &span, &g);
+    if (at.row >= r.n || threadIdx.x % T) return;
     r.scales[at.row * r.n_groups + span.out0 + at.i] = (float)at.scale;
     r.zeros[at.row * r.n_groups + span.out0 + at.i] = (float)at.zero;
 }
@@ -233,12 +347,13 @@ swk_solver_fit(solve_rows r, fit_span span, grid_shape g, bool has_search)
 sw_code sw_rows_fit(const solve_rows *r, const fit_span *span, const grid_shape *g, bool has_search,
                     cudaStream_t stream, sw_err *err)
 {
-    unsigned grid = blocks_for(r->n * span->n_fit, GROUPS);
+    const bool is_wide = r->group_elems >= TEAM_ELEMS_MIN;
+    unsigned grid = blocks_for(r->n * span->n_fit * (is_wide ? TEAM : 1), THREADS);
+    auto *kernel = g->is_small ? is_wide ? swk_solver_fit<true, TEAM> : swk_solver_fit<true, 1>
+                   : is_wide   ? swk_solver_fit<false, TEAM>
+                               : swk_solver_fit<false, 1>;
 
-    if (g->is_small)
-        swk_solver_fit<true><<<grid, GROUPS, 0, stream>>>(*r, *span, *g, has_search);
-    else
-        swk_solver_fit<false><<<grid, GROUPS, 0, stream>>>(*r, *span, *g, has_search);
+    kernel<<<grid, THREADS, 0, stream>>>(*r, *span, *g, has_search);
     return launched("swk_solver_fit", err);
 }
 

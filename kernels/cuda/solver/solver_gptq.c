@@ -104,13 +104,18 @@ done:
     return rc;
 }
 
-/* Systems by a product for each group. */
+/* Systems by a product for each group. That of one group, of all columns, is like any other product
+ * of rows with H: by halves where the factor has them. */
 static sw_code make_systems(const sw_solve *v, int64_t row0, int64_t n, sw_err *err)
 {
     const solve_rows *r = &v->r;
     const double *h = v->p->factor->d_h;
     sw_code rc = SW_OK;
 
+    if (r->n_groups == 1 && n == r->n) {
+        TRY(sw_solve_times_h(v, r->work, r->error, err));
+        return sw_rows_system(r, 0, row0, n, v->s->stream, err);
+    }
     for (int64_t g = 0; g < r->n_groups; g++) {
         int64_t from = g * r->group_elems, end = sw_min_i64(from + r->group_elems, r->k);
         TRY(sw_solver_dgemm(v->s, r->work + row0 * r->k, r->k, r->error + row0 * r->k + from,
@@ -170,7 +175,7 @@ done:
 /* As refine.c has it. */
 static bool has_free_scales(const sw_solve *v)
 {
-    if (v->p->spec.is_pow2_scale || v->d_shared) return false;
+    if (v->p->spec.is_pow2_scale || v->d_shared || v->shape.steps_scales) return false;
     return !v->shape.is_small || v->r.n_groups <= FLOAT_GROUPS_MAX;
 }
 

@@ -202,24 +202,33 @@ extern "C" sw_code sw_solver_copy(sw_solver *s, void *d_to, const void *d_from, 
                            "a copy on the device", err);
 }
 
-static __device__ __forceinline__ __nv_bfloat16 kept(__nv_bfloat16 x, const __nv_bfloat16 *from)
+/* `from` divided by scale, unless that is NULL, less x; without `from` x itself. */
+static __device__ __forceinline__ __nv_bfloat16 kept(__nv_bfloat16 x, const __nv_bfloat16 *from,
+                                                     const float *scale)
 {
-    return from ? __float2bfloat16_rn(__fsub_rn(__bfloat162float(*from), __bfloat162float(x))) : x;
+    float f;
+
+    if (!from) return x;
+    f = __bfloat162float(*from);
+    if (scale) f = __fdiv_rn(f, *scale);
+    return __float2bfloat16_rn(__fsub_rn(f, __bfloat162float(x)));
 }
 
 /* grid (rows, columns / 1024), 256 threads. */
 __global__ void swk_solver_keep(__nv_bfloat16 *to, const __nv_bfloat16 *from,
-                                const __nv_bfloat16 *x, int64_t stride, int64_t k)
+                                const __nv_bfloat16 *x, const float *scale, int64_t stride,
+                                int64_t k)
 {
     int64_t row = blockIdx.x, begin = (int64_t)blockIdx.y * 1024;
 
     for (int64_t c = begin + threadIdx.x; c < begin + 1024 && c < k; c += 256)
-        to[row * k + c] = kept(x[row * stride + c], from ? &from[row * k + c] : NULL);
+        to[row * k + c] = kept(x[row * stride + c], from ? &from[row * k + c] : NULL,
+                               scale ? &scale[c] : NULL);
 }
 
 /* grid (rows, columns / 2048), 256 threads, 8 columns each; all rows 16-byte aligned. */
-__global__ void swk_solver_keep8(uint4 *to, const uint4 *from, const uint4 *x, int64_t stride8,
-                                 int64_t k8)
+__global__ void swk_solver_keep8(uint4 *to, const uint4 *from, const uint4 *x, const float *scale,
+                                 int64_t stride8, int64_t k8)
 {
     int64_t row = blockIdx.x, c = (int64_t)blockIdx.y * 256 + threadIdx.x;
     uint4 v, f;
@@ -230,7 +239,8 @@ __global__ void swk_solver_keep8(uint4 *to, const uint4 *from, const uint4 *x, i
     if (from) {
         f = from[row * k8 + c];
 #pragma unroll
-        for (int i = 0; i < 8; i++) e[i] = kept(e[i], (const __nv_bfloat16 *)&f + i);
+        for (int i = 0; i < 8; i++)
+            e[i] = kept(e[i], (const __nv_bfloat16 *)&f + i, scale ? &scale[c * 8 + i] : NULL);
     }
     to[row * k8 + c] = v;
 }
@@ -238,16 +248,16 @@ __global__ void swk_solver_keep8(uint4 *to, const uint4 *from, const uint4 *x, i
 static bool is_aligned(const void *d) { return ((uintptr_t)d & 15) == 0; }
 
 extern "C" sw_code sw_solver_keep(sw_solver *s, uint16_t *d_to, const uint16_t *d_from,
-                                  const void *d_x, int64_t stride, int64_t n, int64_t k,
-                                  sw_err *err)
+                                  const float *d_scale, const void *d_x, int64_t stride, int64_t n,
+                                  int64_t k, sw_err *err)
 {
     if (n <= 0) return SW_OK;
     if (k % 8 == 0 && stride % 8 == 0 && is_aligned(d_to) && is_aligned(d_from) && is_aligned(d_x))
         swk_solver_keep8<<<dim3((unsigned)n, blocks_for(k, 2048)), 256, 0, s->stream>>>(
-            (uint4 *)d_to, (const uint4 *)d_from, (const uint4 *)d_x, stride / 8, k / 8);
+            (uint4 *)d_to, (const uint4 *)d_from, (const uint4 *)d_x, d_scale, stride / 8, k / 8);
     else
         swk_solver_keep<<<dim3((unsigned)n, blocks_for(k, 1024)), 256, 0, s->stream>>>(
             (__nv_bfloat16 *)d_to, (const __nv_bfloat16 *)d_from, (const __nv_bfloat16 *)d_x,
-            stride, k);
+            d_scale, stride, k);
     return launched("swk_solver_keep", err);
 }

@@ -24,6 +24,7 @@ typedef struct grid_shape {
     int scale_kind;
     bool is_symmetric;
     bool tries_signs;                        /* as in quant/method/grid.c */
+    bool steps_scales;                       /* while it descends, as in quant/method/refine.c */
     bool is_small;                           /* a small float; of these the rest speaks: */
     int code_bits, mantissa_bits, exponent0; /* exponent0: of the smallest normal value */
     int pow2_rule;                           /* sw_pow2_rule that the range goes by */
@@ -100,7 +101,8 @@ sw_code sw_rows_permute(const solve_rows *r, const int32_t *d_perm, cudaStream_t
 sw_code sw_rows_sweep(const solve_rows *r, const double *d_u, const int32_t *d_perm,
                       const grid_shape *g, int64_t block_begin, int64_t begin, int64_t end,
                       int64_t block_end, cudaStream_t stream, sw_err *err) SW_MUST_USE;
-/* One pass of coordinate descent over columns [begin, end): codes move, steps into r->block. */
+/* One pass of coordinate descent over columns [begin, end): codes, and scales that are stepped, move;
+ * the steps of values into r->block. */
 sw_code sw_rows_descend(const solve_rows *r, const double *d_h, const grid_shape *g, int64_t begin,
                         int64_t end, cudaStream_t stream, sw_err *err) SW_MUST_USE;
 /* Rows of system and rhs of groups [g, g + 1) from products r->work [n, (g + 1) * group]. */

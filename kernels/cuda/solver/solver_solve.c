@@ -196,6 +196,7 @@ static sw_code new_solve(sw_solve *v, sw_solver *s, const sw_device_problem *p, 
     if (p->method != SW_DEVICE_RTN && !p->factor)
         return SW_FAIL(err, SW_E_BUG, "a method that needs statistics, without them");
     v->shape = shape_of(spec);
+    v->shape.steps_scales = sw_qspec_steps_scales(spec, p->k_in) && !p->shared;
     v->r.k = p->k_in;
     v->r.group_elems = spec->group_elems ? spec->group_elems : p->k_in;
     v->r.n_groups = sw_qspec_groups(spec, p->k_in);

@@ -90,8 +90,121 @@ swk_solver_sweep(solve_rows r, const double *u, const int32_t *perm, grid_shape 
     }
 }
 
+#define STEP_MIN 0.6
+#define STEP_MAX 1.6
+
+/* Row `t` of stride + i by column `lane` of stride `stride`, i = 0 or 1, of a symmetric matrix. */
+static __device__ __forceinline__ double corner_at(const double *s_h, int stride, int i, int t,
+                                                   int lane)
+{
+    return i ? s_h[triangle_at(stride, lane) + LANES + t] : s_h[triangle_at(stride, t) + lane];
+}
+
+/* The sum of what lanes hold of the group of 16 columns that begins with a stride, in their order. */
+static __device__ __forceinline__ double sum_group(double first, double second)
+{
+    double sum = 0.0;
+
+#pragma unroll
+    for (int t = 0; t < LANES; t++) sum = add(sum, __shfl_sync(~0u, first, t, LANES));
+#pragma unroll
+    for (int t = 0; t < LANES; t++) sum = add(sum, __shfl_sync(~0u, second, t, LANES));
+    return sum;
+}
+
+/* step_scale of quant/method/refine.c for the group that begins with `stride`: slopes further right
+ * and `steps` of its columns, two a lane, follow. Returns whether the scale has moved. */
+template <int STRIDE>
+static __device__ __forceinline__ bool step_scale(lane_columns *l, double (&steps)[2],
+                                                  const float (&levels)[STRIDES],
+                                                  const double *s_h, int lane,
+                                                  const grid_shape &shape)
+{
+    const double own[2] = {levels[STRIDE], levels[STRIDE + 1]}, old = l->scale[STRIDE];
+    double t[STRIDES], bend, slope, wish, scale = old, by;
+
+#pragma unroll
+    for (int j = STRIDE; j < STRIDES; j++) t[j] = 0.0;
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+#pragma unroll 1
+        for (int at = 0; at < LANES; at++) {
+            const double c = __shfl_sync(~0u, own[i], at, LANES);
+            const double *s_row = s_h + triangle_at(STRIDE + i, at) + lane;
+            t[STRIDE] = add(t[STRIDE], mul(corner_at(s_h, STRIDE, i, at, lane), c));
+#pragma unroll
+            for (int j = STRIDE + 1; j < STRIDES; j++)
+                t[j] = add(t[j], mul(s_row[LANES * (j - STRIDE - i)], c));
+        }
+    bend = sum_group(mul(own[0], t[STRIDE]), mul(own[1], t[STRIDE + 1]));
+    slope = sum_group(mul(own[0], l->v[STRIDE]), mul(own[1], l->v[STRIDE + 1]));
+    wish = sub(old, __ddiv_rn(slope, bend));
+    if (bend > 0 && wish > mul(STEP_MIN, old) && wish < mul(STEP_MAX, old))
+        scale = stored_scale(wish, shape.scale_kind);
+    by = sub(scale, old);
+#pragma unroll
+    for (int j = STRIDE; j < STRIDES; j++) l->v[j] = add(l->v[j], mul(t[j], by));
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        steps[i] = mul(own[i], by);
+        l->scale[STRIDE + i] = (float)scale;
+    }
+    return scale != old;
+}
+
+/* The codes of a stride, column after column. */
+template <bool SMALL, int STRIDE>
+static __device__ __forceinline__ void descend_stride(lane_columns *l, const float (&levels)[STRIDES],
+                                                      double moved, const solve_rows &r,
+                                                      const grid_shape &shape, const double *s_h,
+                                                      int64_t row, int64_t begin, int width)
+{
+    const int lane = threadIdx.x % LANES;
+    const bool is_row = row < r.n, is_there = LANES * STRIDE + lane < width;
+    const double scale = l->scale[STRIDE], zero = l->zero[STRIDE], old = levels[STRIDE];
+    const double curvature = is_there ? s_h[triangle_at(STRIDE, lane) + lane] : 1.0;
+    const double bend = mul(curvature, scale), inverse = __drcp_rn(bend);
+
+#pragma unroll 1
+    for (int t = 0; t < LANES && LANES * STRIDE + t < width; t++) {
+        /* every lane for its own column; that of lane t is the one in turn */
+        const double *s_row = s_h + triangle_at(STRIDE, t);
+        double wish = sub(sub(old, zero), quotient(l->v[STRIDE], bend, inverse));
+        double level = level_near<SMALL>(wish, zero, shape);
+        double step = __shfl_sync(~0u, mul(scale, sub(level, old)), t, LANES);
+#pragma unroll
+        for (int j = STRIDE; j < STRIDES; j++)
+            l->v[j] = add(l->v[j], mul(s_row[lane + LANES * (j - STRIDE)], step));
+        if (is_row && lane == t) {
+            int64_t c = LANES * STRIDE + t;
+            r.codes[row * r.k + begin + c] = code_of_level<SMALL>(level, shape);
+            r.block[row * COLS + c] = add(moved, step);
+        }
+    }
+}
+
+/* Two strides, a stepped group, and all behind them. */
+template <bool SMALL, bool STEPS, int STRIDE>
+static __device__ __forceinline__ void descend_from(lane_columns *l, const float (&levels)[STRIDES],
+                                                    const solve_rows &r, const grid_shape &shape,
+                                                    const double *s_h, int64_t row, int64_t begin,
+                                                    int width)
+{
+    double moved[2] = {0.0, 0.0};
+
+    if constexpr (STRIDE < STRIDES) {
+        if (STEPS && LANES * STRIDE < width &&
+            step_scale<STRIDE>(l, moved, levels, s_h, threadIdx.x % LANES, shape) && row < r.n &&
+            threadIdx.x % LANES == 0)
+            r.scales[row * r.n_groups + (begin + LANES * STRIDE) / r.group_elems] = l->scale[STRIDE];
+        descend_stride<SMALL, STRIDE>(l, levels, moved[0], r, shape, s_h, row, begin, width);
+        descend_stride<SMALL, STRIDE + 1>(l, levels, moved[1], r, shape, s_h, row, begin, width);
+        descend_from<SMALL, STEPS, STRIDE + 2>(l, levels, r, shape, s_h, row, begin, width);
+    }
+}
+
 /* grid (n / 16), 128 threads. */
-template <bool SMALL>
+template <bool SMALL, bool STEPS>
 __global__ void __launch_bounds__(ROWS *LANES)
 swk_solver_descend(solve_rows r, const double *h, grid_shape shape, int64_t begin, int width)
 {
@@ -113,29 +226,7 @@ swk_solver_descend(solve_rows r, const double *h, grid_shape shape, int64_t begi
         l.zero[j] = is_row ? r.zeros[row * r.n_groups + g] : 0.0f;
         levels[j] = is_there ? (float)level_of_code(r.codes[row * r.k + begin + c], shape) : 0.0f;
     }
-#pragma unroll
-    for (int stride = 0; stride < STRIDES; stride++) {
-        const bool is_there = LANES * stride + lane < width;
-        const double scale = l.scale[stride], zero = l.zero[stride], old = levels[stride];
-        const double curvature = is_there ? s_h[triangle_at(stride, lane) + lane] : 1.0;
-        const double bend = mul(curvature, scale), inverse = __drcp_rn(bend);
-#pragma unroll 1
-        for (int t = 0; t < LANES && LANES * stride + t < width; t++) {
-            /* every lane for its own column; that of lane t is the one in turn */
-            const double *s_row = s_h + triangle_at(stride, t);
-            double wish = sub(sub(old, zero), quotient(l.v[stride], bend, inverse));
-            double level = level_near<SMALL>(wish, zero, shape);
-            double step = __shfl_sync(~0u, mul(scale, sub(level, old)), t, LANES);
-#pragma unroll
-            for (int j = stride; j < STRIDES; j++)
-                l.v[j] = add(l.v[j], mul(s_row[lane + LANES * (j - stride)], step));
-            if (is_row && lane == t) {
-                int64_t c = LANES * stride + t;
-                r.codes[row * r.k + begin + c] = code_of_level<SMALL>(level, shape);
-                r.block[row * COLS + c] = step;
-            }
-        }
-    }
+    descend_from<SMALL, STEPS, 0>(&l, levels, r, shape, s_h, row, begin, width);
 }
 
 static sw_code allow_shared(const void *kernel, sw_err *err)
@@ -164,7 +255,9 @@ sw_code sw_rows_sweep(const solve_rows *r, const double *d_u, const int32_t *d_p
 sw_code sw_rows_descend(const solve_rows *r, const double *d_h, const grid_shape *g, int64_t begin,
                         int64_t end, cudaStream_t stream, sw_err *err)
 {
-    auto *kernel = g->is_small ? swk_solver_descend<true> : swk_solver_descend<false>;
+    auto *kernel = g->steps_scales ? swk_solver_descend<true, true>
+                   : g->is_small   ? swk_solver_descend<true, false>
+                                   : swk_solver_descend<false, false>;
     sw_code rc = allow_shared((const void *)kernel, err);
 
     if (rc != SW_OK) return rc;
@@ -209,8 +302,6 @@ sw_code sw_rows_system(const solve_rows *r, int64_t g, int64_t row0, int64_t n_r
 }
 
 #define RIDGE 1e-7
-#define STEP_MIN 0.6
-#define STEP_MAX 1.6
 
 /* grid (rows), 32 threads: pulled, ever so lightly, towards the present scales. A row without
  * any code gets the system whose answer they are. */

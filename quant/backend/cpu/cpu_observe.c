@@ -19,6 +19,13 @@ typedef struct observer {
     float *rounded;           /* [chunk tokens, widest site], NULL when inputs stay floats */
 } observer;
 
+/* Rows of the original, as linears would read them that have taken the scale up. */
+static void divide(float *rows, const double *scale, int64_t n, int64_t k)
+{
+    for (int64_t i = 0; scale && i < n; i++)
+        for (int64_t j = 0; j < k; j++) rows[i * k + j] /= (float)scale[j];
+}
+
 static sw_code see_original(void *self, sw_site site, int64_t expert, const float *x,
                             int64_t n_tokens, int64_t k_in, const float *residual,
                             const int32_t *token_ids, sw_err *err)
@@ -29,6 +36,7 @@ static sw_code see_original(void *self, sw_site site, int64_t expert, const floa
     (void)err;
     if (expert >= 0 || !o->stats->is_wanted[site] || !o->x0[site]) return SW_OK;
     memcpy(o->x0[site], x, (size_t)(n_tokens * k_in) * sizeof *x);
+    divide(o->x0[site], o->stats->scale[site], n_tokens, k_in);
     if (o->r0[site] && residual)
         memcpy(o->r0[site], residual, (size_t)(n_tokens * o->hidden) * sizeof *x);
     return SW_OK;

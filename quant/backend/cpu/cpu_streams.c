@@ -123,12 +123,12 @@ static sw_code advance_one(sw_streams *s, float *x, const sw_block *block, int64
     return rc;
 }
 
-sw_code sw_cpu_streams_observed(sw_streams *s, sw_site_stats *stats, const sw_block *original,
+sw_code sw_cpu_streams_observed(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                                 sw_err *err)
 {
     (void)s;
     (void)stats;
-    (void)original;
+    (void)quantized;
     (void)err;
     return SW_OK;
 }

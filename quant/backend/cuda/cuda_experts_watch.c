@@ -61,7 +61,7 @@ static sw_code add_rows(sw_expert_rows *r, sw_solver *solver, const uint16_t *d_
     if (r->n + n > SW_EXPERT_ROWS && (rc = flush(r, err)) != SW_OK) return rc;
     if (n > SW_EXPERT_ROWS)
         return sw_cuda_hessian_add_rows(r->sum, d_x, stride, NULL, NULL, n, err);
-    rc = sw_solver_keep(solver, r->d_rows + r->n * r->sum->k_in, NULL, d_x, stride, n,
+    rc = sw_solver_keep(solver, r->d_rows + r->n * r->sum->k_in, NULL, NULL, d_x, stride, n,
                         r->sum->k_in, err);
     r->n += n;
     return rc;

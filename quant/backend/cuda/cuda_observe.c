@@ -20,7 +20,8 @@ typedef struct last_look {
 typedef struct watcher {
     const sw_streams *s;
     sw_site_stats *stats;
-    uint16_t *d_x0[SW_SITE_COUNT]; /* [batch tokens, k_in]; then x0 - x */
+    uint16_t *d_x0[SW_SITE_COUNT]; /* [batch tokens, k_in]; then x0 / scale - x */
+    float *d_scale[SW_SITE_COUNT]; /* [k_in], or NULL (stats->scale) */
     float *d_r0[SW_SITE_COUNT];    /* [batch tokens, hidden], sites that write the residual */
     uint16_t *d_dr;                /* [batch tokens, hidden] */
     sw_slot weighs[SW_SITE_COUNT]; /* the linear whose W D is summed; SW_SLOT_COUNT: D itself is */
@@ -93,7 +94,7 @@ static sw_code weigh(watcher *o, sw_site site, sw_err *err)
 
 /* From what every rank knows, whether it has windows or not. */
 static last_look plan_move(const sw_streams *s, const sw_site_stats *stats,
-                           const sw_block *original)
+                           const sw_block *quantized)
 {
     const sw_model *m = s->model;
     last_look l = {.site = SW_SITE_COUNT};
@@ -112,24 +113,43 @@ static last_look plan_move(const sw_streams *s, const sw_site_stats *stats,
                       : l.half == SW_HALF_MLP && s->ahead == SW_HALF_MLP &&
                             !sw_model_is_sparse(m, stats->layer);
     l.slot = sw_cuda_only_slot(m, stats->layer, l.site, h->k_in, h->n_out_residual);
-    l.from_outputs = l.is_moving && l.slot != SW_SLOT_COUNT && !original->linear[l.slot].bias &&
+    l.from_outputs = l.is_moving && l.slot != SW_SLOT_COUNT && !quantized->linear[l.slot].bias &&
                      sw_cuda_half_only_adds(m, stats->layer, l.half, l.site);
     return l;
 }
 
+/* The scale that a site's inputs are divided by, where they are kept. */
+static sw_code send_scale(watcher *o, sw_site site, sw_err *err)
+{
+    const double *scale = o->stats->scale[site];
+    const int64_t k = o->stats->site[site].k_in;
+    float *floats = NULL;
+    sw_code rc;
+
+    if (!scale || !o->d_x0[site]) return SW_OK;
+    if ((rc = SW_MEM_GET(&floats, k, "scales of a site", err)) != SW_OK) return rc;
+    for (int64_t j = 0; j < k; j++) floats[j] = (float)scale[j];
+    rc = take(&o->d_scale[site], gpu_of(o), k, (int64_t)sizeof *floats, err);
+    if (rc == SW_OK)
+        rc = sw_device_upload(gpu_of(o), o->d_scale[site], floats, k * (int64_t)sizeof *floats, err);
+    sw_mem_put(floats);
+    return rc;
+}
+
 static sw_code watcher_new(watcher *o, const sw_streams *s, sw_site_stats *stats,
-                           const sw_block *original, sw_err *err)
+                           const sw_block *quantized, sw_err *err)
 {
     int64_t n = batch_tokens(s), hidden = s->model->hidden;
     sw_device *gpu = sw_cuda_gpu(&s->place);
     sw_code rc = SW_OK;
 
-    *o = (watcher){.s = s, .stats = stats, .last = plan_move(s, stats, original)};
+    *o = (watcher){.s = s, .stats = stats, .last = plan_move(s, stats, quantized)};
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
         const sw_hessian *h = &stats->site[site];
         if (!h->d) continue;
         o->has_original = true;
         if (!o->last.from_outputs) rc = take(&o->d_x0[site], gpu, n * h->k_in, 2, err);
+        if (rc == SW_OK) rc = send_scale(o, (sw_site)site, err);
         if (rc == SW_OK && h->n_out_residual) rc = take(&o->d_r0[site], gpu, n * hidden, 4, err);
         if (rc == SW_OK && h->n_out_residual && !o->d_dr)
             rc = take(&o->d_dr, gpu, n * hidden, 2, err);
@@ -143,6 +163,7 @@ static void watcher_free(watcher *o)
 {
     for (int site = 0; site < SW_SITE_COUNT; site++) {
         sw_device_put(gpu_of(o), o->d_x0[site]);
+        sw_device_put(gpu_of(o), o->d_scale[site]);
         sw_device_put(gpu_of(o), o->d_r0[site]);
         sw_cuda_range_free(&o->range[site], solver_of(o));
         sw_cuda_sizes_free(&o->sizes[site], solver_of(o));
@@ -175,7 +196,8 @@ static sw_code see_original(void *self, sw_site site, int64_t expert, const void
     (void)token_ids;
     if (expert >= 0) return SW_OK;
     if (o->d_x0[site])
-        rc = sw_solver_keep(on->solver, o->d_x0[site], NULL, d_x, stride, n_tokens, k_in, err);
+        rc = sw_solver_keep(on->solver, o->d_x0[site], NULL, NULL, d_x, stride, n_tokens, k_in,
+                            err);
     if (rc != SW_OK || !o->d_r0[site]) return rc;
     return sw_solver_copy(on->solver, o->d_r0[site], on->d_seen, n_tokens * hidden * 4, err);
 }
@@ -243,8 +265,8 @@ static sw_code add_chunks(watcher *o, sw_site site, const uint16_t *d_x, int64_t
         d_dx = o->d_weighed;
         dx_width = s->model->hidden;
     } else if (d_dx && o->weighs[site] != SW_SLOT_COUNT) {
-        rc = sw_device_block_times(on->original, o->weighs[site], o->d_weighed, d_dx, k, n_tokens,
-                                   err);
+        /* by the linear that has taken the scale up; it is not quantized yet */
+        rc = sw_device_block_times(on->held, o->weighs[site], o->d_weighed, d_dx, k, n_tokens, err);
         d_dx = o->d_weighed;
         dx_width = s->model->hidden;
     }
@@ -273,11 +295,11 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const voi
         return sw_cuda_experts_see(&o->experts, site, expert, d_x, n_tokens, k_in, stride,
                                     token_ids, o->first_token, err);
     if (expert >= 0 || !o->stats->site[site].k_in) return SW_OK;
-    if (d_to) rc = sw_solver_keep(on->solver, d_to, NULL, d_x, stride, n_tokens, k_in, err);
+    if (d_to) rc = sw_solver_keep(on->solver, d_to, NULL, NULL, d_x, stride, n_tokens, k_in, err);
     if (rc == SW_OK) rc = look_at(o, site, &d_x, &stride, n_tokens, k_in, err);
     if (rc == SW_OK && o->d_x0[site])
-        rc = sw_solver_keep(on->solver, o->d_x0[site], o->d_x0[site], d_x, stride, n_tokens, k_in,
-                            err);
+        rc = sw_solver_keep(on->solver, o->d_x0[site], o->d_x0[site], o->d_scale[site], d_x,
+                            stride, n_tokens, k_in, err);
     if (rc == SW_OK && o->d_r0[site]) {
         d_dr = o->d_dr;
         rc = sw_solver_to_bf16(on->solver, d_dr, o->d_r0[site], on->d_seen,
@@ -366,23 +388,24 @@ static int last_shown(const sw_site_stats *stats)
     return last;
 }
 
-/* W D of sums of W x0 with x: less W H, which is one product for the whole text. */
-sw_code sw_cuda_streams_observed(sw_streams *s, sw_site_stats *stats, const sw_block *original,
+/* W D of sums of W x0 with x: less W H, which is one product for the whole text. W x0 is the same
+ * whether a scale has gone from x0 into W or not; H is of inputs that it has gone from. */
+sw_code sw_cuda_streams_observed(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                                  sw_err *err)
 {
-    const last_look l = plan_move(s, stats, original);
+    const last_look l = plan_move(s, stats, quantized);
     const sw_cuda_streams *on = s->own;
     sw_hessian *sums[2];
     sw_code rc;
 
     if (!l.from_outputs) return SW_OK;
-    rc = sw_cuda_load_original(s, original, false, err); /* a rank without windows has not */
+    rc = sw_cuda_hold_quantized(s, quantized, false, err); /* a rank without windows has not */
     sums[0] = &stats->site[l.site];
     sums[1] = &stats->held[l.site];
     for (int i = 0; i < 2 && rc == SW_OK; i++)
         if (sums[i]->n_tokens)
             rc = sw_solver_take_product(on->solver, sums[i]->d,
-                                        sw_device_block_values(on->original, l.slot), sums[i]->h,
+                                        sw_device_block_values(on->held, l.slot), sums[i]->h,
                                         sums[i]->n_out_residual, sums[i]->k_in, err);
     return rc;
 }
@@ -396,7 +419,7 @@ sw_code sw_cuda_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_bl
     sw_cuda_streams *on = s->own;
     sw_err no_room = {0};
     watcher o;
-    sw_code rc = watcher_new(&o, s, stats, original, err);
+    sw_code rc = watcher_new(&o, s, stats, quantized, err);
 
     if (s->from == 0) keep_inputs(s, stats, quantized->layer, &no_room);
     if (rc == SW_OK && o.has_original) rc = sw_cuda_load_original(s, original, false, err);

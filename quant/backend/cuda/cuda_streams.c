@@ -79,10 +79,11 @@ void sw_cuda_drop_held(sw_cuda_streams *on)
     on->held_has_experts = false;
 }
 
-void sw_cuda_streams_forget(sw_streams *s)
-{
-    sw_cuda_streams *on = s->own;
+void sw_cuda_streams_forget(sw_streams *s) { sw_cuda_drop_held(s->own); }
 
+/* Both blocks, once the streams are behind them. */
+static void drop_blocks(sw_cuda_streams *on)
+{
     sw_device_block_free(on->original);
     on->original = NULL;
     sw_cuda_drop_held(on);
@@ -94,7 +95,7 @@ void sw_cuda_streams_free(sw_streams *s)
 
     if (!on) return;
     sw_cuda_drop_kept(on);
-    sw_cuda_streams_forget(s);
+    drop_blocks(on);
     sw_device_engine_free(on->engine);
     sw_device_put(on->gpu, on->d_x);
     sw_device_put(on->gpu, on->d_x0);
@@ -324,6 +325,6 @@ sw_code sw_cuda_streams_advance(sw_streams *s, const sw_block *quantized,
     sw_cuda_drop_kept(on);
     if (rc == SW_OK) rc = sw_device_sync(on->gpu, err);
     if (half == SW_HALF_ATTENTION && rc == SW_OK) return SW_OK;
-    sw_cuda_streams_forget(s);
+    drop_blocks(on);
     return rc;
 }

@@ -12,6 +12,7 @@
 
 #include "formats/base/size.h"
 #include "quant/run/pipeline.h"
+#include "quant/search/transform.h"
 #include "tests/support/scratch.h"
 #include "tests/support/toys/open_model.h"
 #include "tests/support/toys/patched_model.h"
@@ -89,9 +90,13 @@ static sw_code transformed(void *self, const sw_transform_report *report, sw_err
     return SW_OK;
 }
 
-static void serve(served *s, const char *dir, const char *method, sw_act_scope scope)
+/* rows_max: of a reader that trials look at; 0: as the method has it. */
+static void serve(served *s, const char *dir, const char *method, int64_t rows_max,
+                  sw_act_scope scope)
 {
     sw_quant_options o = sw_quant_defaults();
+    sw_transform transform = sw_transform_smooth;
+    sw_algo algo = *sw_algo_find(method);
     sw_quant_sink sink = {.self = s, .put = put, .is_selected = is_selected, .change = change,
                           .transformed = transformed};
     uint32_t ids[TOKENS];
@@ -101,7 +106,9 @@ static void serve(served *s, const char *dir, const char *method, sw_act_scope s
     memset(s, 0, sizeof *s);
     read_ids(ids, "calib_data/calib.u16", TOKENS);
     open_model_dir(&s->m, dir);
-    o.algo = sw_algo_find(method);
+    transform.rows_max = rows_max;
+    if (rows_max) algo.transform = &transform;
+    o.algo = &algo;
     o.spec.num = sw_num_by_bits(8);
     o.spec.group_elems = 0;
     o.spec.scale_dtype = SW_DTYPE_F16;
@@ -144,13 +151,14 @@ static double mean_kl(const float *want, const open_model *m)
 }
 
 /* Mean KL to the float model of W8A8 by a method. */
-static double loss_of(const char *dir, const char *method, sw_act_scope scope, const float *want)
+static double loss_of(const char *dir, const char *method, int64_t rows_max, sw_act_scope scope,
+                      const float *want)
 {
     served *s = calloc(1, sizeof *s);
     double kl;
 
     assert_non_null(s);
-    serve(s, dir, method, scope);
+    serve(s, dir, method, rows_max, scope);
     kl = mean_kl(want, &s->m);
     if (strstr(method, "smooth")) {
         assert_true(s->n_accepted > 0);
@@ -167,7 +175,7 @@ static void test_outliers(void **state)
     const char *hard;
     open_model plain, same;
     float *want, *again;
-    double lost, smooth;
+    double lost, smooth, sampled, refined, refined_sampled;
 
     (void)state;
     scratch_open(&dir);
@@ -178,11 +186,17 @@ static void test_outliers(void **state)
     want = eval_logits(&plain);
     again = eval_logits(&same);
     assert_true(relative_l2(again, want, EVAL * plain.model.vocab) < 1e-5);
-    lost = loss_of(hard, "rtn", SW_ACT_TENSOR, want);
-    smooth = loss_of(hard, "smoothquant", SW_ACT_TENSOR, want);
-    print_message("  KL of per-tensor W8A8 %.4f, smoothed %.4f\n", lost, smooth);
+    lost = loss_of(hard, "rtn", 0, SW_ACT_TENSOR, want);
+    smooth = loss_of(hard, "smoothquant", 0, SW_ACT_TENSOR, want);
+    sampled = loss_of(hard, "smoothquant", 32, SW_ACT_TENSOR, want);
+    refined = loss_of(hard, "smoothquant+gptq", 0, SW_ACT_TENSOR, want);
+    refined_sampled = loss_of(hard, "smoothquant+gptq", 32, SW_ACT_TENSOR, want);
+    print_message("  KL of per-tensor W8A8 %.4f, smoothed %.4f, by 32 rows of each linear %.4f; with "
+                  "GPTQ %.4f and %.4f\n", lost, smooth, sampled, refined, refined_sampled);
     assert_true(lost > 1);
     assert_true(lost - smooth >= 0.9 * lost);
+    assert_true(lost - sampled >= 0.9 * lost);
+    assert_true(lost - refined_sampled >= 0.9 * lost);
     sw_mem_put(want);
     sw_mem_put(again);
     open_model_close(&plain);

@@ -13,6 +13,7 @@
 #include "formats/io/file_content.h"
 #include "kernels/blas.h"
 #include "quant/run/pipeline.h"
+#include "quant/search/transform.h"
 #include "tests/support/toys/random.h"
 #include "tests/support/toys/st_build.h"
 
@@ -301,9 +302,31 @@ static void test_smoothing_wants_rounded_activations(void **state)
     toy_free(t);
 }
 
+static void test_rows_of_trials(void **state)
+{
+    const sw_transform *some = &sw_transform_smooth, *all = &sw_transform_awq;
+    sw_qspec spec = {.num = sw_num_by_bits(8), .is_symmetric = true, .scale_dtype = SW_DTYPE_F16};
+
+    (void)state;
+    assert_int_equal(sw_transform_rows(some, &spec, 14336), 1024);
+    assert_int_equal(sw_transform_rows(some, &spec, 1024), 1024);
+    assert_int_equal(sw_transform_rows(some, &spec, 1000), 1000);
+    assert_int_equal(sw_transform_rows(all, &spec, 14336), 14336);
+    spec.scale_rows = 128;
+    assert_int_equal(sw_transform_rows(some, &spec, 14336), 1024);
+    spec.scale_rows = 96; /* whole runs of rows */
+    assert_int_equal(sw_transform_rows(some, &spec, 14336), 960);
+    spec.scale_rows = SW_ROWS_ALL;
+    assert_int_equal(sw_transform_rows(some, &spec, 14336), 14336);
+    spec.scale_rows = 0;
+    spec.has_global = true;
+    assert_int_equal(sw_transform_rows(some, &spec, 14336), 14336);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows_of_trials),
         cmocka_unit_test(test_awq_takes_gains_alone),
         cmocka_unit_test(test_experts),
         cmocka_unit_test(test_threads_decide_alike),
