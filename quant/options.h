@@ -33,15 +33,6 @@ typedef enum sw_experts {
     SW_EXPERTS_COUNT
 } sw_experts;
 
-/* How much of the calibration text the original model is followed through (followed.h). */
-typedef enum sw_follow {
-    SW_FOLLOW_NONE,
-    SW_FOLLOW_ALL,
-    SW_FOLLOW_HALF, /* half of the windows */
-    SW_FOLLOW_AUTO, /* half of a long text, all of a short one */
-    SW_FOLLOW_COUNT
-} sw_follow;
-
 /* How far a linear's target follows the cross terms (target.h). */
 typedef struct sw_strengths {
     double input;    /* a, 0..1 */
@@ -65,7 +56,6 @@ typedef struct sw_quant_options {
     double damp;              /* first damping tried, fraction of the mean diagonal */
     int refine_rounds;        /* see refine.h */
     sw_strengths cap;         /* most that a target may lean on the cross terms; 0, 0: off */
-    sw_follow follow;         /* what targets are learnt from; not SW_FOLLOW_NONE */
     sw_experts experts;       /* what the experts of a sparse layer are calibrated on */
     bool has_kv_scales;       /* find scales for a cache in e4m3; needs calib and sink->put_kv */
     const sw_linear_source *source; /* of linears that the checkpoint does not store as floats;

@@ -17,6 +17,7 @@
 #include "verify/metrics/expected_kl.h"
 #include "verify/metrics/inputs.h"
 #include "verify/metrics/kept_states.h"
+#include "verify/metrics/outputs.h"
 #include "verify/metrics/perplexity.h"
 #include "verify/options_check.h"
 #include "verify/speed/checkpoint_speed.h"
@@ -301,6 +302,16 @@ static sw_code evaluate_together(sw_eval_job *job, verifier *v, sw_err *err)
     return rc;
 }
 
+static sw_code judge_outputs(verifier *v, const sw_windows *windows, sw_err *err)
+{
+    const sw_outputs_job job = {.original = &v->dense, .checkpoint = &v->checkpoint,
+                                .rescale = &v->rescale, .windows = windows,
+                                .gpu = v->options->gpu, .n_threads = v->n_alone,
+                                .progress = v->options->progress};
+
+    return sw_output_errors(&v->report, &job, err);
+}
+
 /* The gap and the errors of outputs are looked at last, so that ranks need not wait for them. */
 static sw_code evaluate_text(verifier *v, sw_err *err)
 {
@@ -316,8 +327,7 @@ static sw_code evaluate_text(verifier *v, sw_err *err)
         return rc;
     span = sw_span_open("judge outputs");
     if (v->has_original)
-        rc = sw_output_errors(&v->report, &v->dense, &v->checkpoint, &v->rescale, &job.windows,
-                              v->n_alone, err);
+        rc = judge_outputs(v, &job.windows, err);
     sw_span_close(span, NULL);
     if (rc != SW_OK) return rc;
     job.n_threads = v->n_alone;

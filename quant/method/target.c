@@ -6,12 +6,6 @@ static double clamp(double v, double cap)
     return v > cap ? cap : v > 0 ? v : 0;
 }
 
-/* The factor is of all tokens, the cross terms may be of fewer: this brings them to one scale. */
-static double to_all(int64_t n_tokens, int64_t n_cross_tokens)
-{
-    return n_cross_tokens ? (double)n_tokens / (double)n_cross_tokens : 0.0;
-}
-
 /* Coordinate descent on a convex form of two clamped variables: exact after a few rounds. */
 static sw_strengths minimize(const double q[5], sw_strengths cap)
 {
@@ -37,7 +31,8 @@ sw_code sw_target_forms(double (*by_row)[5], const sw_factor *factor, const sw_h
 sw_strengths sw_target_choose(double (*by_row)[5], int64_t n_out, const sw_hessian *seen,
                               const sw_hessian *held, sw_strengths cap)
 {
-    double scale = to_all(seen->n_tokens + held->n_tokens, seen->n_cross_tokens);
+    /* the factor is of all tokens, the cross terms of those seen: bring them to one scale */
+    double scale = (double)(seen->n_tokens + held->n_tokens) / (double)seen->n_tokens;
     double form[5] = {0};
 
     for (int64_t row = 0; row < n_out; row++)
@@ -62,10 +57,7 @@ sw_code sw_target_shift(double *shift, const sw_factor *factor, const sw_hessian
                         const float *w, int64_t n_out, sw_strengths strengths, sw_err *err)
 {
     bool with_residual = strengths.residual > 0 && hess->n_out_residual == n_out;
-    const double scale = to_all(hess->n_tokens, hess->n_cross_tokens);
 
-    strengths.input *= scale;
-    strengths.residual *= scale;
     return sw_backend_of(&factor->place)
         ->target_shift(shift, factor, hess, w, n_out, strengths, with_residual, err);
 }

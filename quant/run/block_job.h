@@ -79,7 +79,7 @@ sw_place sw_place_sites(const sw_block_job *job, const bool wanted[SW_SITE_COUNT
 /* Streams at the options' place where everything can be; where that falls back to otherwise, and
  * `progress` says why. */
 sw_code sw_place_streams(sw_streams *out, const sw_model *model, const sw_st *st,
-                         const sw_calib *calib, sw_follow follow, const sw_quant_options *o,
+                         const sw_calib *calib, bool with_original, const sw_quant_options *o,
                          const sw_quant_sink *sink, const sw_progress *progress,
                          sw_err *err) SW_MUST_USE;
 

@@ -9,7 +9,6 @@
 #include "kernels/engine/device_engine.h"
 #include "kernels/solver_sizes.h"
 #include "quant/run/device_ledger.h"
-#include "quant/run/text_share.h"
 #include "quant/stats/pieces.h"
 
 const char *const sw_device_part_names[SW_DEVICE_PARTS] = {
@@ -416,7 +415,8 @@ static sw_code run(sw_device_forecast *out, const sw_forecast_request *r, int64_
     sw_ledger_take(&l, SW_DEVICE_HANDLES, SW_SOLVER_HANDLE_BYTES);
     if ((rc = find_solvable(&l, n_layers, err)) != SW_OK) return rc;
     if (r->calib && !r->has_stats) {
-        l.with_cross = sw_text_follow(o, r->calib) != SW_FOLLOW_NONE;
+        l.with_cross = (o->cap.input > 0 || o->cap.residual > 0) && o->algo->repairs_errors &&
+                       sw_streams_hold_back(r->calib);
         cut_text(&l);
         open_streams(&l);
     }

@@ -40,7 +40,6 @@ typedef struct forecaster {
     int n_alive; /* sums of pieces of the text at a time */
     int n_ranks;
     bool with_cross;
-    sw_follow follow;
     int64_t n_probes, measured_peak; /* of sensitivities */
 } forecaster;
 
@@ -187,11 +186,9 @@ static void count_work(forecaster *f, const site_need *need)
 
     if (!f->r->has_stats) out->gram_flops += tokens * k * k; /* half of 2 t k^2: one triangle */
     if (f->with_cross) {
-        const double followed = f->follow == SW_FOLLOW_HALF ? tokens / 2 : tokens;
-
-        out->gram_flops += 2 * followed * k * k;
+        out->gram_flops += 2 * tokens * k * k;
         if (need->writes_residual)
-            out->gram_flops += 2 * followed * k * (double)f->r->model->hidden;
+            out->gram_flops += 2 * tokens * k * (double)f->r->model->hidden;
         out->strength_units += need->busiest_forms * n_k * k;
     }
     if (need->n_experts) out->expert_factor_units += factors * k * k * k;
@@ -269,7 +266,7 @@ static void count_search(forecaster *f, int64_t layer, const sw_fold *fold, cons
     double k = (double)t.k, n_groups = (double)groups_of(fold, need), all = (double)f->n_tokens;
     double n_k = (double)need->weights, searched = fmin(SEARCH_TOKENS_MAX, all);
     double tried = (double)sw_block_probe_trial_tokens(calib->n_seqs, calib->seq_len) +
-                   fmin(HELD_TOKENS_MAX, all / SW_HELD_EVERY);
+                   fmin(HELD_TOKENS_MAX, all / SW_STREAM_HELD_EVERY);
     sw_forecast *out = f->out;
 
     out->forward_flops += half_flops(f, layer, fold->site) / all *
@@ -287,7 +284,7 @@ static void count_search(forecaster *f, int64_t layer, const sw_fold *fold, cons
 static void count_forward(forecaster *f, int64_t layer, const site_need needs[SW_SITE_COUNT])
 {
     bool one_pass = f->r->options->sequential == SW_SEQUENTIAL_LAYER;
-    double n_streams = f->follow == SW_FOLLOW_HALF ? 1.5 : f->with_cross ? 2 : 1, flops = 0;
+    double n_streams = f->with_cross ? 2 : 1, flops = 0;
     int last = -1;
 
     for (int site = 0; site < SW_SITE_COUNT; site++) {
@@ -448,12 +445,12 @@ static void share(forecaster *f)
     const sw_calib *calib = f->r->calib;
     sw_forecast *out = f->out;
     const double others = 1 - 1.0 / f->n_ranks;
+    const bool with_held = f->with_cross;
     double n_sums = 0, n_searched = 0;
 
     if (calib && !f->r->has_stats)
-        n_sums = sw_text_sums_between(f->r->model, calib, f->n_ranks, f->follow);
-    if (calib) n_searched = sw_text_sums_between(f->r->model, calib, f->n_ranks,
-                                                 SW_FOLLOW_NONE);
+        n_sums = sw_text_sums_between(f->r->model, calib, f->n_ranks, with_held);
+    if (calib) n_searched = sw_text_sums_between(f->r->model, calib, f->n_ranks, false);
     out->traffic_bytes = n_sums * out->sum_bytes + n_sums * others * out->expert_sum_bytes +
                          n_searched * out->search_sum_bytes + 2 * out->told_bytes +
                          2 * out->weights;
@@ -539,8 +536,8 @@ sw_code sw_forecast_new(sw_forecast *out, const sw_forecast_request *request, sw
         f.chunk_tokens = sw_streams_chunk_seqs(calib) * calib->seq_len;
         f.n_alive = sw_pieces_alive_at(sw_text_pieces(request->model, calib), 0, n_ranks);
         f.text = sw_text_share_most(request->model, calib, n_ranks);
-        f.follow = request->has_stats ? SW_FOLLOW_NONE : sw_text_follow(o, calib);
-        f.with_cross = f.follow != SW_FOLLOW_NONE;
+        f.with_cross = !request->has_stats && (o->cap.input > 0 || o->cap.residual > 0) &&
+                       o->algo->repairs_errors && sw_streams_hold_back(calib);
         take_engine(&f);
     }
     for (int64_t layer = 0; layer <= request->model->n_layers && rc == SW_OK; layer++)

@@ -6,7 +6,6 @@
 #include "kernels/blas.h"
 #include "quant/run/block_job.h"
 #include "quant/run/share.h"
-#include "quant/run/text_share.h"
 #include "quant/run/weights_ahead.h"
 #include "quant/search/fold.h"
 #include "quant/stats/kv_scales.h"
@@ -28,7 +27,6 @@ sw_quant_options sw_quant_defaults(void)
     o.refine_rounds = 2;
     o.cap.input = 1.0;
     o.cap.residual = 1.0;
-    o.follow = SW_FOLLOW_AUTO;
     o.n_threads = 1;
     return o;
 }
@@ -237,6 +235,8 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
                      const sw_quant_options *options, const sw_quant_sink *sink,
                      const sw_progress *progress, sw_err *err)
 {
+    bool with_original = (options->cap.input > 0 || options->cap.residual > 0) && calib &&
+                         sw_streams_hold_back(calib);
     int64_t n_done = 0;
     int64_t n_layers = sw_quant_n_layers(model, sink);
     sw_streams streams = {0};
@@ -250,8 +250,8 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
         (calib && (rc = sw_blas_reserve(options->n_threads, err)) != SW_OK))
         return rc;
     if (calib && (rc = sw_place_streams(&streams, model, st, calib,
-                                        sw_text_follow(options, calib), options, sink, progress,
-                                        err)) != SW_OK)
+                                        with_original && options->algo->repairs_errors, options,
+                                        sink, progress, err)) != SW_OK)
         return rc;
     for (int64_t layer = 0; layer < n_layers && rc == SW_OK; layer++) {
         sw_progress_step(progress, "quantize", layer, n_layers);

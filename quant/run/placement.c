@@ -39,7 +39,7 @@ static sw_code can_solve(bool *can, const sw_model *model, int64_t layer,
 /* Streams at the options' place, if its backend can also solve every linear that reads them;
  * SW_E_UNSUPPORTED or SW_E_NOMEM: it cannot, and `local` says why. Other failures are in err. */
 static sw_code try_place(sw_streams *out, const sw_model *model, const sw_st *st,
-                         const sw_calib *calib, sw_follow follow, const sw_quant_options *o,
+                         const sw_calib *calib, bool with_original, const sw_quant_options *o,
                          const sw_quant_sink *sink, sw_err *local, sw_err *err)
 {
     const sw_place at = sw_options_place(o);
@@ -51,7 +51,7 @@ static sw_code try_place(sw_streams *out, const sw_model *model, const sw_st *st
     if (rc != SW_OK) return rc;
     if (!can && !o->spill_dir)
         return SW_FAIL(local, SW_E_UNSUPPORTED, "the scheme keeps outliers");
-    rc = sw_streams_new_shared(out, &at, model, st, calib, follow, o->spill_dir, o->team,
+    rc = sw_streams_new_shared(out, &at, model, st, calib, with_original, o->spill_dir, o->team,
                                local);
     if (rc != SW_OK && rc != SW_E_UNSUPPORTED && rc != SW_E_NOMEM)
         return SW_FAIL(err, rc, "%s", local->text);
@@ -68,7 +68,7 @@ static sw_code agree(sw_streams *out, sw_code rc, struct sw_team *team, sw_err *
 }
 
 sw_code sw_place_streams(sw_streams *out, const sw_model *model, const sw_st *st,
-                         const sw_calib *calib, sw_follow follow, const sw_quant_options *o,
+                         const sw_calib *calib, bool with_original, const sw_quant_options *o,
                          const sw_quant_sink *sink, const sw_progress *progress, sw_err *err)
 {
     sw_place at = sw_options_place(o);
@@ -76,7 +76,7 @@ sw_code sw_place_streams(sw_streams *out, const sw_model *model, const sw_st *st
     sw_code rc;
 
     if (sw_backend_of(&at)->fallback) {
-        rc = try_place(out, model, st, calib, follow, o, sink, &local, err);
+        rc = try_place(out, model, st, calib, with_original, o, sink, &local, err);
         if (rc != SW_OK && (!local.text[0] || (rc != SW_E_UNSUPPORTED && rc != SW_E_NOMEM)))
             return rc;
         if ((rc = agree(out, rc, o->team, &local)) == SW_OK) return SW_OK;
@@ -84,6 +84,6 @@ sw_code sw_place_streams(sw_streams *out, const sw_model *model, const sw_st *st
                          "steps: %s", local.text);
         at = (sw_place){.backend = at.backend->fallback, .n_threads = at.n_threads};
     }
-    return sw_streams_new_shared(out, &at, model, st, calib, follow, o->spill_dir, o->team,
+    return sw_streams_new_shared(out, &at, model, st, calib, with_original, o->spill_dir, o->team,
                                  err);
 }

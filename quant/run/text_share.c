@@ -2,7 +2,6 @@
 #include "quant/run/text_share.h"
 
 #include "formats/base/size.h"
-#include "quant/method/algo.h"
 #include "quant/stats/pieces.h"
 #include "quant/stats/streams.h"
 
@@ -30,31 +29,22 @@ double sw_text_share_most(const sw_model *model, const sw_calib *calib, int n_ra
     return (double)most / (double)n_chunks;
 }
 
-sw_follow sw_text_follow(const sw_quant_options *options, const sw_calib *calib)
-{
-    const bool is_wanted = options->cap.input > 0 || options->cap.residual > 0;
-
-    if (!calib || !is_wanted || !options->algo->repairs_errors) return SW_FOLLOW_NONE;
-    return sw_streams_follow(options->follow, calib);
-}
-
 /* Of a run of pieces: is any chunk kept back, and is any not? */
-static int kinds_in(sw_piece_run run, const sw_text_cut *cut)
+static int kinds_in(sw_piece_run run, int64_t n_chunks, int64_t n_pieces, bool with_held)
 {
-    const int64_t end = sw_piece_chunk(cut->n_chunks, cut->n_pieces, run.end);
+    const int64_t end = sw_piece_chunk(n_chunks, n_pieces, run.end);
     bool has[2] = {false, false};
 
-    for (int64_t c = sw_piece_chunk(cut->n_chunks, cut->n_pieces, run.begin); c < end; c++)
-        has[sw_is_held(cut, c)] = true;
+    for (int64_t c = sw_piece_chunk(n_chunks, n_pieces, run.begin); c < end; c++)
+        has[with_held && sw_streams_chunk_is_held(c, n_chunks)] = true;
     return has[0] + has[1];
 }
 
 double sw_text_sums_between(const sw_model *model, const sw_calib *calib, int n_ranks,
-                            sw_follow follow)
+                            bool with_held)
 {
-    const int64_t n_pieces = sw_text_pieces(model, calib);
-    const sw_text_cut cut = {chunks_of(calib), n_pieces, follow};
-    const int in_all = kinds_in((sw_piece_run){0, n_pieces}, &cut);
+    const int64_t n_chunks = chunks_of(calib), n_pieces = sw_text_pieces(model, calib);
+    const int in_all = kinds_in((sw_piece_run){0, n_pieces}, n_chunks, n_pieces, with_held);
     sw_piece_run runs[SW_PIECES_MAX];
     int n = 0, most = 0; /* of all ranks, of the one with most */
 
@@ -63,7 +53,7 @@ double sw_text_sums_between(const sw_model *model, const sw_calib *calib, int n_
                                           sw_piece_of_rank(n_pieces, rank + 1, n_ranks), n_pieces);
         int own = 0;
 
-        for (int i = 0; i < n_runs; i++) own += kinds_in(runs[i], &cut);
+        for (int i = 0; i < n_runs; i++) own += kinds_in(runs[i], n_chunks, n_pieces, with_held);
         n += own;
         most = own > most ? own : most;
     }

@@ -406,7 +406,7 @@ static sw_code start(run *all, const sw_st *st, const sw_calib *calib, sw_err *e
                               err)) != SW_OK ||
         all->o->stats)
         return rc;
-    return sw_streams_new(&all->streams, &memory, all->model, st, calib, SW_FOLLOW_NONE, NULL, err);
+    return sw_streams_new(&all->streams, &memory, all->model, st, calib, false, NULL, err);
 }
 
 sw_code sw_sensitivity_run(const sw_model *model, const sw_st *st, const sw_calib *calib,

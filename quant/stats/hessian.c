@@ -144,6 +144,5 @@ sw_code sw_hessian_merge_inputs(sw_hessian *into, const sw_hessian *from, sw_err
 
 sw_code sw_hessian_merge_cross(sw_hessian *into, const sw_hessian *from, sw_err *err)
 {
-    into->n_cross_tokens += from->n_cross_tokens;
     return sw_backend_of(&into->place)->hessian_merge_cross(into, from, err);
 }

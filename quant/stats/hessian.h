@@ -24,7 +24,6 @@
 typedef struct sw_hessian {
     int64_t k_in, n_out_residual; /* n_out_residual: rows of R, 0 without it */
     int64_t n_tokens;
-    int64_t n_cross_tokens;       /* of those, tokens that D and R are of */
     double *h;                    /* [k_in, k_in], upper triangle until settled */
     double *d;                    /* [k_in, k_in] or NULL; [n_out_residual, k_in] if weighed */
     bool is_weighed;              /* d is W D of the one linear that reads the inputs */

@@ -317,7 +317,7 @@ sw_code sw_stats_collect(sw_zpack_writer *w, const sw_model *model, const sw_st 
     const sw_place at = sw_options_place(options);
     const target to = {w, options->team};
     sw_streams streams = {0};
-    sw_code rc = sw_streams_new_shared(&streams, &at, model, st, calib, SW_FOLLOW_NONE, NULL, options->team,
+    sw_code rc = sw_streams_new_shared(&streams, &at, model, st, calib, false, NULL, options->team,
                                        err);
 
     if (rc != SW_OK) return rc;

@@ -17,13 +17,9 @@ int64_t sw_streams_chunk_seqs(const sw_calib *calib)
     return sw_min_i64(calib->n_seqs, sw_max_i64(1, SW_STREAM_CHUNK_TOKENS / calib->seq_len));
 }
 
-sw_follow sw_streams_follow(sw_follow wanted, const sw_calib *calib)
+bool sw_streams_hold_back(const sw_calib *calib)
 {
-    const int64_t chunk_seqs = sw_streams_chunk_seqs(calib);
-
-    if (calib->n_seqs <= chunk_seqs) return SW_FOLLOW_NONE;
-    return sw_follow_settled(wanted, calib->n_seqs * calib->seq_len,
-                             sw_ceil_div(calib->n_seqs, chunk_seqs));
+    return calib->n_seqs > sw_streams_chunk_seqs(calib);
 }
 
 int64_t sw_streams_seqs_at(const sw_streams *s, int64_t seq)
@@ -102,18 +98,19 @@ sw_piece_run sw_streams_pieces(const sw_streams *s, int rank)
 }
 
 sw_code sw_streams_new(sw_streams *out, const sw_place *at, const sw_model *model, const sw_st *st,
-                       const sw_calib *calib, sw_follow follow, const char *spill_dir, sw_err *err)
+                       const sw_calib *calib, bool with_original, const char *spill_dir,
+                       sw_err *err)
 {
-    return sw_streams_new_shared(out, at, model, st, calib, follow, spill_dir, NULL, err);
+    return sw_streams_new_shared(out, at, model, st, calib, with_original, spill_dir, NULL, err);
 }
 
 sw_code sw_streams_new_shared(sw_streams *out, const sw_place *at, const sw_model *model,
-                              const sw_st *st, const sw_calib *calib, sw_follow follow,
+                              const sw_st *st, const sw_calib *calib, bool with_original,
                               const char *spill_dir, struct sw_team *team, sw_err *err)
 {
     sw_streams s = {.model = model, .n_text_seqs = calib->n_seqs, .seq_len = calib->seq_len,
                     .chunk_seqs = sw_streams_chunk_seqs(calib), .place = *at, .team = team,
-                    .has_original = follow != SW_FOLLOW_NONE, .follow = follow};
+                    .has_original = with_original};
     sw_piece_run here;
     sw_code rc;
 
@@ -121,7 +118,7 @@ sw_code sw_streams_new_shared(sw_streams *out, const sw_place *at, const sw_mode
     here = sw_streams_pieces(&s, sw_team_rank(team));
     s.first_seq = sw_streams_piece_seq(&s, here.begin);
     s.n_seqs = sw_streams_piece_seq(&s, here.end) - s.first_seq;
-    rc = sw_backend_of(at)->streams_new(&s, s.has_original, spill_dir, err);
+    rc = sw_backend_of(at)->streams_new(&s, with_original, spill_dir, err);
     if (rc == SW_OK)
         rc = SW_MEM_GET(&s.work, s.chunk_seqs * s.seq_len * model->hidden, "calibration chunk",
                         err);
@@ -171,46 +168,24 @@ int sw_streams_sums_alive(const sw_streams *s)
     return sw_pieces_alive_at(s->n_pieces, sw_team_rank(s->team), sw_team_size(s->team));
 }
 
-static sw_text_cut cut_of(const sw_streams *s)
+int64_t sw_streams_piece_end(const sw_streams *s, int64_t seq)
 {
-    return (sw_text_cut){chunks_of(s), s->n_pieces, s->follow};
-}
-
-static int64_t chunk_at(const sw_streams *s, int64_t seq)
-{
-    return (s->first_seq + seq) / s->chunk_seqs;
-}
-
-/* Of the windows that are here, the one behind the last of a piece that is followed. */
-static int64_t followed_end(const sw_streams *s, int64_t piece)
-{
-    const sw_text_cut cut = cut_of(s);
-
-    return sw_min_i64(s->n_text_seqs, sw_followed_end(&cut, piece) * s->chunk_seqs) -
-           s->first_seq;
-}
-
-int64_t sw_streams_run_end(const sw_streams *s, int64_t seq)
-{
-    int64_t piece = 0, end;
+    int64_t piece = 0;
 
     while (sw_streams_piece_seq(s, piece + 1) <= s->first_seq + seq) piece++;
-    end = followed_end(s, piece);
-    return seq < end ? end : sw_streams_piece_seq(s, piece + 1) - s->first_seq;
+    return sw_streams_piece_seq(s, piece + 1) - s->first_seq;
 }
 
 bool sw_streams_is_held(const sw_streams *s, int64_t seq)
 {
-    const sw_text_cut cut = cut_of(s);
-
-    return sw_is_held(&cut, chunk_at(s, seq));
+    return sw_streams_chunk_is_held((s->first_seq + seq) / s->chunk_seqs, chunks_of(s));
 }
 
-bool sw_streams_is_followed(const sw_streams *s, int64_t seq)
+/* Every eighth chunk, or the last one when there are fewer. */
+bool sw_streams_chunk_is_held(int64_t chunk, int64_t n_chunks)
 {
-    const sw_text_cut cut = cut_of(s);
-
-    return sw_is_followed(&cut, chunk_at(s, seq));
+    if (n_chunks < SW_STREAM_HELD_EVERY) return n_chunks > 1 && chunk == n_chunks - 1;
+    return chunk % SW_STREAM_HELD_EVERY == SW_STREAM_HELD_EVERY - 1;
 }
 
 /* Every token through every expert costs n_experts / n_experts_used times the layer: for a prior,
@@ -233,27 +208,6 @@ static bool has_any(const sw_site_stats *stats)
     return any;
 }
 
-/* The windows of a piece that are followed, then the others. Where that is not all of the text the
- * cross terms are finished with the inputs of the windows that they are of. */
-static sw_code observe_piece(sw_streams *s, sw_site_stats *part, int64_t piece,
-                             const sw_block *quantized, const sw_block *original,
-                             const sw_progress *progress, sw_err *err)
-{
-    const sw_backend *backend = sw_backend_of(&s->place);
-    const int64_t end = sw_streams_piece_seq(s, piece + 1) - s->first_seq;
-    sw_code rc = SW_OK;
-
-    s->to = sw_streams_piece_seq(s, piece) - s->first_seq;
-    while (s->to < end && rc == SW_OK) {
-        s->from = s->to;
-        s->to = sw_streams_run_end(s, s->from);
-        rc = backend->streams_observe(s, part, quantized, original, progress, err);
-        if (rc == SW_OK && s->follow == SW_FOLLOW_HALF && sw_streams_is_followed(s, s->from))
-            rc = backend->streams_observed(s, part, quantized, err);
-    }
-    return rc;
-}
-
 sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                            const sw_block *original, const sw_progress *progress, sw_err *err)
 {
@@ -265,15 +219,16 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
     if (!has_any(stats)) return SW_OK;
     for (int64_t piece = here.begin; piece < here.end && rc == SW_OK; piece++) {
         sw_site_stats *part = NULL;
-
+        s->from = sw_streams_piece_seq(s, piece) - s->first_seq;
+        s->to = sw_streams_piece_seq(s, piece + 1) - s->first_seq;
         if ((rc = sw_sums_begin(&part, &sums, piece, err)) != SW_OK) break;
-        rc = observe_piece(s, part, piece, quantized, original, progress, err);
+        rc = sw_backend_of(&s->place)->streams_observe(s, part, quantized, original, progress,
+                                                       err);
         if (rc == SW_OK) rc = sw_sums_end(&sums, err);
     }
     sw_span_close(span, NULL);
     if (rc == SW_OK) rc = sw_sums_gather(&sums, s->team, err);
-    if (rc == SW_OK && s->follow == SW_FOLLOW_ALL)
-        rc = sw_backend_of(&s->place)->streams_observed(s, stats, quantized, err);
+    if (rc == SW_OK) rc = sw_backend_of(&s->place)->streams_observed(s, stats, quantized, err);
     sw_sums_free(&sums);
     return rc;
 }

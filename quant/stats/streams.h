@@ -8,12 +8,12 @@
 #ifndef SW_QUANT_STATS_STREAMS_H
 #define SW_QUANT_STATS_STREAMS_H
 
-#include "quant/stats/followed.h"
 #include "quant/stats/pieces.h"
 #include "quant/stats/site_stats.h"
 
 #define SW_STREAM_CHUNK_TOKENS 4096
 #define SW_EXPERT_ROWS 2048 /* of an expert that a device gathers before it sums their products */
+#define SW_STREAM_HELD_EVERY 8 /* one chunk in so many is kept back; at least one if there are 2 */
 
 struct sw_team;
 
@@ -22,9 +22,7 @@ typedef struct sw_streams {
     int64_t n_seqs, seq_len, chunk_seqs; /* n_seqs: windows that are here, */
     int64_t first_seq, n_text_seqs;      /* from this one on, of those of the text, */
     int64_t n_pieces;                    /* which has so many pieces (pieces.h) */
-    int64_t from, to; /* windows that are here and that a backend is to observe: of one piece, with
-                       * the original model or without it */
-    sw_follow follow; /* through which windows the original one goes */
+    int64_t from, to; /* windows that are here and that a backend is to observe: of one piece */
     struct sw_team *team; /* whose ranks have the other windows; NULL: all are here */
     sw_place place;  /* where the streams are and blocks run, */
     void *own;       /* in what its backend keeps */
@@ -44,11 +42,11 @@ typedef struct sw_streams {
  * in memory; NULL: at the place. SW_E_FORMAT for ids beyond the vocabulary. SW_E_UNSUPPORTED,
  * SW_E_NOMEM: the model is not for this place, or the place cannot spill; nothing was done. */
 sw_code sw_streams_new(sw_streams *out, const sw_place *at, const sw_model *model, const sw_st *st,
-                       const sw_calib *calib, sw_follow follow, const char *spill_dir,
+                       const sw_calib *calib, bool with_original, const char *spill_dir,
                        sw_err *err) SW_MUST_USE;
 /* The same for one of several ranks: of the text, its pieces alone. Every rank calls it. */
 sw_code sw_streams_new_shared(sw_streams *out, const sw_place *at, const sw_model *model,
-                              const sw_st *st, const sw_calib *calib, sw_follow follow,
+                              const sw_st *st, const sw_calib *calib, bool with_original,
                               const char *spill_dir, struct sw_team *team,
                               sw_err *err) SW_MUST_USE;
 /* A transform has changed the quantized block that the streams are at. */
@@ -61,8 +59,6 @@ int64_t sw_streams_all_every(const sw_streams *s, sw_experts policy);
  * the chunk that begins with it kept back? */
 int64_t sw_streams_token_at(const sw_streams *s, int64_t seq);
 bool sw_streams_is_held(const sw_streams *s, int64_t seq);
-/* Does the original model go through it? */
-bool sw_streams_is_followed(const sw_streams *s, int64_t seq);
 /* Sums of one kind that live at a time, at most, while they observe. */
 int sw_streams_sums_alive(const sw_streams *s);
 /* Inputs of the model's widest linear. */
@@ -71,15 +67,15 @@ int64_t sw_streams_k_max(const sw_model *model);
  * with; of the piece after the last, how many there are. */
 sw_piece_run sw_streams_pieces(const sw_streams *s, int rank);
 int64_t sw_streams_piece_seq(const sw_streams *s, int64_t piece);
-/* The window behind the last one that is in the same piece as `seq`, and followed as it is. */
-int64_t sw_streams_run_end(const sw_streams *s, int64_t seq);
+/* The window behind the last one of the piece that `seq` is in. */
+int64_t sw_streams_piece_end(const sw_streams *s, int64_t seq);
+bool sw_streams_chunk_is_held(int64_t chunk, int64_t n_chunks); /* the same of a chunk */
 /* Whole sequences of one chunk: no more than there are, and at least one; and those of the chunk
  * that begins with sequence `seq`. */
 int64_t sw_streams_chunk_seqs(const sw_calib *calib);
 int64_t sw_streams_seqs_at(const sw_streams *s, int64_t seq);
-/* What of a text is followed where `wanted` is asked for; none of too few tokens for any to be kept
- * back, since no cross term would be used. */
-sw_follow sw_streams_follow(sw_follow wanted, const sw_calib *calib);
+/* false: too few tokens for any to be kept back, so that no cross term will be used. */
+bool sw_streams_hold_back(const sw_calib *calib);
 /* What the tokens of windows [seq, seq + n_seqs) have besides, of the stream `side` or `side0`,
  * into the engine before it runs them, as the windows [at, at + n_seqs) of its batch. */
 void sw_streams_give_side(const sw_streams *s, const float *side, int64_t seq, int64_t n_seqs,

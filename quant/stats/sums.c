@@ -63,19 +63,13 @@ void sw_sums_free(sw_sums *sums)
 
 /* --- between ranks --- */
 
-sw_sum_head sw_sum_head_of(const sw_hessian *sum)
-{
-    return (sw_sum_head){sum->n_tokens, sum->n_cross_tokens, sum->is_weighed};
-}
-
 static sw_code move_head(const sw_carrier *c, sw_hessian *sum, int other, bool is_had, sw_err *err)
 {
-    sw_sum_head head = sw_sum_head_of(sum);
+    sw_sum_head head = {sum->n_tokens, sum->is_weighed};
     sw_code rc = is_had ? sw_team_send(c->team, other, &head, sizeof head, err)
                         : sw_team_receive(c->team, other, &head, sizeof head, err);
 
     sum->n_tokens = head.n_tokens;
-    sum->n_cross_tokens = head.n_cross_tokens;
     return rc == SW_OK && head.is_weighed ? sw_hessian_weigh(sum, err) : rc;
 }
 

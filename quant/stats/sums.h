@@ -40,10 +40,8 @@ typedef struct sw_carrier {
 
 /* What is said of a sum before its arrays. */
 typedef struct sw_sum_head {
-    int64_t n_tokens, n_cross_tokens, is_weighed;
+    int64_t n_tokens, is_weighed;
 } sw_sum_head;
-
-sw_sum_head sw_sum_head_of(const sw_hessian *sum);
 
 /* For sums.c: mine [n_mine] are this rank's sums of its runs of the text's n_pieces, settled, which
  * are used up; the first may be `own`, which becomes that of the whole text at every rank. */

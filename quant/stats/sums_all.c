@@ -68,7 +68,7 @@ static sw_code share_heads(all_runs *a, sw_hessian *const *mine, int n_mine, con
         if (a->rank[i] != sw_team_rank(c->team)) continue;
         if (a->nth[i] >= n_mine)
             return SW_FAIL(err, SW_E_BUG, "rank %d has not summed run %d", a->rank[i], i);
-        a->heads[i] = sw_sum_head_of(mine[a->nth[i]]);
+        a->heads[i] = (sw_sum_head){mine[a->nth[i]]->n_tokens, mine[a->nth[i]]->is_weighed};
     }
     return sw_team_share(c->team, parts, a->n, err);
 }
@@ -189,7 +189,7 @@ sw_code sw_sum_for_all(sw_hessian *own, sw_hessian *const *mine, int n_mine, int
                        const sw_carrier *c, sw_err *err)
 {
     const sw_place at = own->place;
-    int64_t n_tokens = 0, n_cross_tokens = 0;
+    int64_t n_tokens = 0;
     all_runs a;
     sw_code rc;
 
@@ -197,7 +197,6 @@ sw_code sw_sum_for_all(sw_hessian *own, sw_hessian *const *mine, int n_mine, int
     if ((rc = share_heads(&a, mine, n_mine, c, err)) != SW_OK) return rc;
     for (int i = 0; i < a.n && rc == SW_OK; i++) {
         n_tokens += a.heads[i].n_tokens;
-        n_cross_tokens += a.heads[i].n_cross_tokens;
         /* a rank without a piece of the text has not asked for what the others sum */
         if (a.heads[i].is_weighed) rc = sw_hessian_weigh(own, err);
     }
@@ -211,6 +210,5 @@ sw_code sw_sum_for_all(sw_hessian *own, sw_hessian *const *mine, int n_mine, int
         rc = sum_array(&x, &a, n_pieces, &at, c, err);
     }
     own->n_tokens = n_tokens;
-    own->n_cross_tokens = n_cross_tokens;
     return rc;
 }

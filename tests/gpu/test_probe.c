@@ -45,7 +45,7 @@ static void case_open(probe_case *p, const char *arch, sw_linear_ref reader)
     for (int i = 0; i < SEQS * LEN; i++)
         ids[i] = (uint32_t)(test_uniform(&rng) * (double)p->c.ckpt.model.vocab);
     p->c.calib = (sw_calib){ids, SEQS, LEN};
-    MUST(sw_streams_new(&p->s, &p->at, &p->c.ckpt.model, p->c.ckpt.st, &p->c.calib, SW_FOLLOW_NONE, NULL,
+    MUST(sw_streams_new(&p->s, &p->at, &p->c.ckpt.model, p->c.ckpt.st, &p->c.calib, false, NULL,
                         &err));
     free(ids);
     MUST(sw_block_load(&p->block, &p->c.ckpt.model, p->c.ckpt.st, LAYER, &err));

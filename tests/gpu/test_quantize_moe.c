@@ -165,7 +165,7 @@ static void new_streams(sw_streams *s, const toy *t, sw_solver *on)
 {
     const sw_place at = place_of(on);
 
-    MUST(sw_streams_new(s, &at, &t->c.ckpt.model, t->c.ckpt.st, &t->c.calib, SW_FOLLOW_NONE, NULL, &err));
+    MUST(sw_streams_new(s, &at, &t->c.ckpt.model, t->c.ckpt.st, &t->c.calib, false, NULL, &err));
 }
 
 /* Sums of a layer's experts [begin, end), in memory; input ranges of downs into ranges. */

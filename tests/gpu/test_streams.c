@@ -23,7 +23,7 @@
 #include "tests/support/cases/stats_case.h"
 #include "tests/support/toys/random.h"
 
-enum { SEQS = 80, SEQS_HALVED = 512, LEN = 128 };
+enum { SEQS = 80, LEN = 128 };
 
 static sw_device *gpu;
 static sw_solver *solver;
@@ -118,14 +118,8 @@ typedef struct look {
     sw_slot slot;
     sw_half half;
     bool has_products; /* W D comes from what the original stream gains */
-    sw_follow follow;  /* half: of a longer text */
     bool is_scaled;
 } look;
-
-static int64_t seqs_of(const look *l)
-{
-    return l->follow == SW_FOLLOW_HALF ? SEQS_HALVED : SEQS;
-}
 
 /* Of a site's inputs: each row of V has all heads that read it. */
 static double *scales_of(const look *l, const sw_model *m)
@@ -169,8 +163,7 @@ static void observe(seen *out, const look *l, bool is_last_look, bool is_told)
     bool wanted[SW_SITE_COUNT] = {false};
     sw_block original = {0}, quantized = {0};
     float *v = NULL, *up, *solved, *folded[4] = {NULL};
-    const int64_t n_seqs = seqs_of(l);
-    uint32_t *ids = malloc(sizeof *ids * (size_t)(n_seqs * LEN));
+    uint32_t *ids = malloc(sizeof *ids * SEQS * LEN);
     double *scale;
     test_rng rng = {17};
     sw_streams s = {0};
@@ -179,10 +172,10 @@ static void observe(seen *out, const look *l, bool is_last_look, bool is_told)
     stats_case c;
 
     stats_case_open(&c, l->arch);
-    for (int64_t i = 0; i < n_seqs * LEN; i++)
+    for (int i = 0; i < SEQS * LEN; i++)
         ids[i] = (uint32_t)(test_uniform(&rng) * test_uniform(&rng) * (double)c.ckpt.model.vocab);
-    c.calib = (sw_calib){ids, n_seqs, LEN};
-    MUST(sw_streams_new(&s, &at, &c.ckpt.model, c.ckpt.st, &c.calib, l->follow, NULL, &err));
+    c.calib = (sw_calib){ids, SEQS, LEN};
+    MUST(sw_streams_new(&s, &at, &c.ckpt.model, c.ckpt.st, &c.calib, true, NULL, &err));
     on = s.own;
     MUST(sw_block_load(&original, &c.ckpt.model, c.ckpt.st, 0, &err));
     MUST(sw_block_load(&quantized, &c.ckpt.model, c.ckpt.st, 0, &err));
@@ -215,7 +208,7 @@ static void observe(seen *out, const look *l, bool is_last_look, bool is_told)
     MUST(sw_streams_advance(&s, &quantized, &original,
                             l->half == SW_HALF_ATTENTION ? l->half : SW_HALF_BOTH, NULL, &err));
     assert_false(on->is_original_ahead);
-    n_bytes = n_seqs * LEN * c.ckpt.model.hidden * 4;
+    n_bytes = SEQS * LEN * c.ckpt.model.hidden * 4;
     out->x = fetch(on->d_x, n_bytes);
     out->x0 = fetch(on->d_x0, n_bytes);
     sw_block_free(&original);
@@ -236,7 +229,6 @@ static void seen_free(seen *s)
 static void check_look(const look *l)
 {
     seen stays = {0}, moves = {0};
-    const int64_t n_x = seqs_of(l) * LEN * 128;
     int64_t n;
 
     observe(&stays, l, false, false);
@@ -245,21 +237,19 @@ static void check_look(const look *l)
     printf("%s site %d: W D %.1e and %.1e apart, R %.1e, streams %.1e and %.1e; they are %.1e of "
            "each other\n", l->arch, (int)l->site, distance(moves.wd[0], stays.wd[0], n),
            distance(moves.wd[1], stays.wd[1], n), distance(moves.r[0], stays.r[0], n),
-           rows_apart(moves.x, stays.x, n_x),
-           rows_apart(moves.x0, stays.x0, n_x),
-           rows_apart(stays.x, stays.x0, n_x));
+           rows_apart(moves.x, stays.x, SEQS * LEN * 128),
+           rows_apart(moves.x0, stays.x0, SEQS * LEN * 128),
+           rows_apart(stays.x, stays.x0, SEQS * LEN * 128));
     assert_int_equal(moves.is_weighed, l->has_products || stays.is_weighed);
     assert_int_equal(moves.stats.site[l->site].n_tokens, stays.stats.site[l->site].n_tokens);
-    assert_int_equal(moves.stats.site[l->site].n_cross_tokens + moves.stats.held[l->site].n_tokens,
-                     seqs_of(l) * LEN / (l->follow == SW_FOLLOW_HALF ? 2 : 1));
     for (int i = 0; i < 2; i++) {
         /* W x0 is rounded to BF16, of some thousand tokens */
         assert_true(distance(moves.wd[i], stays.wd[i], n) < 0.03);
         assert_true(distance(moves.r[i], stays.r[i], n) < 1e-6);
     }
-    assert_true(rows_apart(moves.x, stays.x, n_x) < 1e-6);
-    assert_true(rows_apart(moves.x0, stays.x0, n_x) < 1e-6);
-    assert_true(rows_apart(stays.x, stays.x0, n_x) > 1e-3);
+    assert_true(rows_apart(moves.x, stays.x, SEQS * LEN * 128) < 1e-6);
+    assert_true(rows_apart(moves.x0, stays.x0, SEQS * LEN * 128) < 1e-6);
+    assert_true(rows_apart(stays.x, stays.x0, SEQS * LEN * 128) > 1e-3);
     seen_free(&stays);
     seen_free(&moves);
 }
@@ -267,14 +257,11 @@ static void check_look(const look *l)
 static void original_moves_while_it_is_seen(void **state)
 {
     static const look looks[] = {
-        {"llama", SW_SITE_O_IN, SW_SLOT_O, SW_HALF_ATTENTION, true, SW_FOLLOW_ALL, false},
-        {"llama", SW_SITE_DOWN_IN, SW_SLOT_DOWN, SW_HALF_MLP, true, SW_FOLLOW_ALL, false},
-        {"llama", SW_SITE_O_IN, SW_SLOT_O, SW_HALF_ATTENTION, true, SW_FOLLOW_HALF, false},
-        {"llama", SW_SITE_DOWN_IN, SW_SLOT_DOWN, SW_HALF_MLP, true, SW_FOLLOW_HALF, false},
+        {"llama", SW_SITE_O_IN, SW_SLOT_O, SW_HALF_ATTENTION, true, false},
+        {"llama", SW_SITE_DOWN_IN, SW_SLOT_DOWN, SW_HALF_MLP, true, false},
         /* a norm comes after it */
-        {"gemma2", SW_SITE_O_IN, SW_SLOT_O, SW_HALF_ATTENTION, false, SW_FOLLOW_ALL, false},
-        {"gemma2", SW_SITE_DOWN_IN, SW_SLOT_DOWN, SW_HALF_MLP, false, SW_FOLLOW_ALL, false},
-        {"gemma2", SW_SITE_DOWN_IN, SW_SLOT_DOWN, SW_HALF_MLP, false, SW_FOLLOW_HALF, false},
+        {"gemma2", SW_SITE_O_IN, SW_SLOT_O, SW_HALF_ATTENTION, false, false},
+        {"gemma2", SW_SITE_DOWN_IN, SW_SLOT_DOWN, SW_HALF_MLP, false, false},
     };
 
     (void)state;
@@ -284,16 +271,14 @@ static void original_moves_while_it_is_seen(void **state)
 static void scales_are_divided_out(void **state)
 {
     static const look looks[] = {
-        {"llama", SW_SITE_O_IN, SW_SLOT_O, SW_HALF_ATTENTION, true, SW_FOLLOW_ALL, true},
-        {"llama", SW_SITE_DOWN_IN, SW_SLOT_DOWN, SW_HALF_MLP, true, SW_FOLLOW_ALL, true},
-        {"gemma2", SW_SITE_O_IN, SW_SLOT_O, SW_HALF_ATTENTION, false, SW_FOLLOW_ALL, true},
-        {"gemma2", SW_SITE_DOWN_IN, SW_SLOT_DOWN, SW_HALF_MLP, false, SW_FOLLOW_ALL, true},
-        {"llama", SW_SITE_DOWN_IN, SW_SLOT_DOWN, SW_HALF_MLP, true, SW_FOLLOW_HALF, true},
+        {"llama", SW_SITE_O_IN, SW_SLOT_O, SW_HALF_ATTENTION, true, true},
+        {"llama", SW_SITE_DOWN_IN, SW_SLOT_DOWN, SW_HALF_MLP, true, true},
+        {"gemma2", SW_SITE_O_IN, SW_SLOT_O, SW_HALF_ATTENTION, false, true},
+        {"gemma2", SW_SITE_DOWN_IN, SW_SLOT_DOWN, SW_HALF_MLP, false, true},
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++)
-        if (!DEVICE_IS_EMULATED || looks[i].follow == SW_FOLLOW_ALL) check_look(&looks[i]);
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) check_look(&looks[i]);
 }
 
 static int open_all(void **state)

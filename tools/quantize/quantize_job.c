@@ -49,7 +49,6 @@ static void settings_of(sw_quantize_settings *s, const quantize_options *o)
     q->algo = sw_algo_find(o->method);
     q->order = (sw_order)index_of(sw_name_of_order, o->act_order);
     q->sequential = (sw_sequential)index_of(sw_name_of_sequential, o->sequential);
-    q->follow = (sw_follow)(SW_FOLLOW_ALL + index_of(sw_name_of_follow, o->follow));
     q->experts = (sw_experts)index_of(sw_name_of_experts, o->experts);
     q->has_kv_scales = o->kv_cache && !strcmp(o->kv_cache, "fp8");
     q->damp = o->damp;

@@ -19,7 +19,7 @@
 typedef struct sw_quantize_options {
     sw_cmd_common common;
     const char *out, *html, *scheme, *method, *format, *bits, *group_size, *act_order, *sequential,
-        *follow, *recipe, *experts, *stats, *imatrix, *kv_cache, *mx_scale, *device;
+        *recipe, *experts, *stats, *imatrix, *kv_cache, *mx_scale, *device;
     sw_opt_list calib, ignore;
     int64_t samples, seq_len, seed;
     double damp, target_bits, outliers;
@@ -32,7 +32,7 @@ typedef struct sw_quantize_options {
 /* What is not given. */
 #define SW_QUANTIZE_DEFAULTS \
     .scheme = "W4A16", .method = "gptq", .format = "swage", .act_order = "static", \
-    .sequential = "site", .follow = "auto", .experts = "shrink", .kv_cache = "none", .mx_scale = "best", \
+    .sequential = "site", .experts = "shrink", .kv_cache = "none", .mx_scale = "best", \
     .damp = 0.01, .shard_bytes = (uint64_t)5 << 30
 
 /* Those of `plan`: what quantize takes, and more. */

@@ -7,17 +7,8 @@
 #include "formats/io/file.h"
 #include "formats/io/file_content.h"
 #include "formats/num/pow2.h"
-#include "quant/run/text_share.h"
 #include "tools/quantize/needs.h"
 #include "tools/terminal/next_steps.h"
-
-const char *sw_name_of_follow(int i)
-{
-    static const char *const names[] = {
-        [SW_FOLLOW_ALL - SW_FOLLOW_ALL] = "all", [SW_FOLLOW_HALF - SW_FOLLOW_ALL] = "half",
-        [SW_FOLLOW_AUTO - SW_FOLLOW_ALL] = "auto", [SW_FOLLOW_COUNT - SW_FOLLOW_ALL] = NULL};
-    return names[i];
-}
 
 static bool add_number(cJSON *object, const char *key, double v)
 {
@@ -63,16 +54,8 @@ static const char *base_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-/* In words of --follow-original, what was done. */
-static const char *followed(const sw_quant_options *q, const sw_calib *calib)
-{
-    const sw_follow follow = sw_text_follow(q, calib);
-
-    return follow == SW_FOLLOW_NONE ? "none" : sw_name_of_follow((int)follow - SW_FOLLOW_ALL);
-}
-
-static sw_code add_calibration(cJSON *root, const sw_quant_options *q, const sw_calibration *c,
-                               const sw_opt_list *files, sw_err *err)
+static sw_code add_calibration(cJSON *root, const sw_calibration *c, const sw_opt_list *files,
+                               sw_err *err)
 {
     cJSON *o = cJSON_AddObjectToObject(root, "calibration");
     cJSON *list = o ? cJSON_AddArrayToObject(o, "files") : NULL;
@@ -93,8 +76,7 @@ static sw_code add_calibration(cJSON *root, const sw_quant_options *q, const sw_
         !add_number(o, "tokens_given", (double)c->corpus.ids.n) ||
         !sw_corpus_add_note(o, &c->corpus) ||
         !add_number(o, "samples", (double)c->calib.n_seqs) ||
-        !add_number(o, "seq_len", (double)c->calib.seq_len) ||
-        !add_text(o, "original_followed", followed(q, &c->calib)))
+        !add_number(o, "seq_len", (double)c->calib.seq_len))
         return sw_cmd_json_added(NULL, err);
     return SW_OK;
 }
@@ -136,8 +118,7 @@ sw_code sw_quantize_report_new(sw_quantize_report *out, const sw_quantize_settin
     if ((rc = sw_cmd_json_new(&root, "manifest", err)) != SW_OK) return rc;
     if (!add_settings(root, settings) || !add_ignored(root, selection))
         rc = sw_cmd_json_added(NULL, err);
-    if (rc == SW_OK && calibration) 
-        rc = add_calibration(root, &settings->quant, calibration, files, err);
+    if (rc == SW_OK && calibration) rc = add_calibration(root, calibration, files, err);
     if (rc == SW_OK) {
         out->tensors = cJSON_AddArrayToObject(root, "tensors");
         rc = sw_cmd_json_added(out->tensors, err);

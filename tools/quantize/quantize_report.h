@@ -9,8 +9,6 @@
 #include "tools/recipe/linear_counts.h"
 #include "tools/recipe/selection.h"
 
-const char *sw_name_of_follow(int i); /* 0 is SW_FOLLOW_ALL; NULL beyond */
-
 /* Everything that was decided, in the words of the command line. */
 typedef struct sw_quantize_settings {
     const char *scheme, *method, *format, *order, *sequential;

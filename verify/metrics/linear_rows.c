@@ -99,6 +99,14 @@ void sw_linear_rows_free(sw_linear_rows *rows)
     memset(rows, 0, sizeof *rows);
 }
 
+sw_linear_rows sw_linear_rows_lent(const sw_linear_rows *rows, float *levels)
+{
+    sw_linear_rows lent = *rows;
+
+    lent.levels = levels;
+    return lent;
+}
+
 static SW_HOT void multiply(float *w, const double *by, int64_t n, double over)
 {
     for (int64_t i = 0; i < n; i++) w[i] = (float)((double)w[i] * by[i] / over);

@@ -36,6 +36,8 @@ sw_linear_rows sw_linear_rows_of(const float *values, int64_t n_out, int64_t k_i
 sw_code sw_linear_rows_of_codes(sw_linear_rows *out, const sw_spec_weight *w,
                                 sw_err *err) SW_MUST_USE;
 void sw_linear_rows_free(sw_linear_rows *rows);
+/* The same rows for one more thread, all borrowed: levels [k_in] is its scratch. */
+sw_linear_rows sw_linear_rows_lent(const sw_linear_rows *rows, float *levels);
 
 /* out[n_inputs]: values of row n, inputs from k on, times their factors. */
 void sw_linear_rows_get(float *out, const sw_linear_rows *rows, int64_t n, int64_t k,

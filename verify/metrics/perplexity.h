@@ -38,7 +38,7 @@ typedef struct sw_eval_job {
 sw_code sw_evaluate(sw_report_eval *out, const sw_eval_job *job, sw_err *err) SW_MUST_USE;
 
 /* What only running the model can tell: how far the integer kernels are from dequantized
- * weights, and what each quantized linear does to its output. */
+ * weights. */
 
 /* Run the first n_windows through `kernels` (the checkpoint in integer kernels, decoded by the
  * first decoder) and through the same blocks with each quantized linear replaced by the floats of
@@ -49,13 +49,5 @@ sw_code sw_kernel_gap(sw_report_gap *out, const sw_lm *kernels, const sw_subject
 /* The largest gap of logits that roundings explain: of several schemes that of the coarsest inputs.
  * `served` is the checkpoint that `kernels` were opened from. */
 double sw_kernel_gap_limit(const sw_checkpoint *served, const sw_lm *kernels);
-
-/* Fill output_err of every tensor of the report: the original's activations over a first stretch
- * of the text (at most 1024 tokens) go through W and through the decoded W', rescaled back; of
- * more than 512 rows that a linear reads so many at most, evenly spread, which on a trained model
- * leaves the figure within 3 percent. An expert that got no token keeps -1. */
-sw_code sw_output_errors(sw_report *report, const sw_lm *original, const sw_subject *checkpoint,
-                         const sw_rescale *rescale, const sw_windows *windows, int n_threads,
-                         sw_err *err) SW_MUST_USE;
 
 #endif

@@ -308,15 +308,12 @@ const double *sw_rescale_rows(const sw_rescale *rescale, const sw_linear_ref *re
     return NULL;
 }
 
-void sw_rescale_back(float *w, const sw_rescale *rescale, const sw_linear_ref *ref)
+void sw_rescale_back(float *w, const double *columns, const double *rows, int64_t n, int64_t k_in)
 {
-    const double *columns = sw_rescale_columns(rescale, ref);
-    const double *rows = sw_rescale_rows(rescale, ref);
+    const double row = rows ? rows[n] : 1;
 
-    for (int64_t i = 0; (columns || rows) && i < ref->n_out; i++)
-        for (int64_t j = 0; j < ref->k_in; j++)
-            w[i * ref->k_in + j] = (float)((double)w[i * ref->k_in + j] /
-                                           (columns ? columns[j] : 1) * (rows ? rows[i] : 1));
+    for (int64_t j = 0; (columns || rows) && j < k_in; j++)
+        w[j] = (float)((double)w[j] / (columns ? columns[j] : 1) * row);
 }
 
 sw_rescale_column sw_rescale_worst_column(const sw_column_sums *sums)

@@ -58,8 +58,9 @@ const double *sw_rescale_rows(const sw_rescale *rescale, const sw_linear_ref *re
 bool sw_rescale_producer(char path[256], const sw_rescale *rescale, const sw_model *model,
                          const sw_linear_ref *ref);
 
-/* A weight w [n_out, k_in] of the checkpoint becomes what the original holds. */
-void sw_rescale_back(float *w, const sw_rescale *rescale, const sw_linear_ref *ref);
+/* Row n of a weight of the checkpoint, w [k_in], becomes what the original holds. columns and rows
+ * are what the two above say of the linear. */
+void sw_rescale_back(float *w, const double *columns, const double *rows, int64_t n, int64_t k_in);
 
 /* The column of a decoded linear whose best multiple of what is wanted is furthest from 1, as a
  * share of what rounding may do to it. `sums`: of the linear against the original times its

@@ -95,7 +95,6 @@ sw_code sw_cpu_hessian_add(sw_hessian *hess, const float *x, const float *dx, co
         }
     }
     hess->n_tokens += n_tokens;
-    if (dx || dr) hess->n_cross_tokens += n_tokens;
     return SW_OK;
 }
 

@@ -9,7 +9,7 @@
 typedef struct observer {
     sw_site_stats *stats;
     int64_t hidden;
-    bool has_original; /* and is followed through the windows that are seen */
+    bool has_original;
     bool is_held; /* this chunk is kept back */
     int64_t first_token;      /* of this chunk */
     int64_t stretch;          /* tokens that go to one half of an expert's statistics */
@@ -145,7 +145,7 @@ static sw_code observer_new(observer *o, const sw_streams *s, sw_site_stats *sta
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
         const sw_hessian *h = &stats->site[site];
         if (!h->d) continue;
-        o->has_original = sw_streams_is_followed(s, s->from);
+        o->has_original = true;
         rc = SW_MEM_GET(&o->x0[site], n * h->k_in, "original inputs", err);
         if (rc == SW_OK && h->n_out_residual)
             rc = SW_MEM_GET(&o->r0[site], n * o->hidden, "original residual", err);

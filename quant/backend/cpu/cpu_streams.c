@@ -142,8 +142,7 @@ sw_code sw_cpu_streams_advance(sw_streams *s, const sw_block *quantized, const s
     for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
         rc = advance_one(s, own->x, quantized, seq, half, err);
-        if (rc == SW_OK && own->x0 && sw_streams_is_followed(s, seq))
-            rc = advance_one(s, own->x0, original, seq, half, err);
+        if (rc == SW_OK && own->x0) rc = advance_one(s, own->x0, original, seq, half, err);
         if (rc == SW_OK) sw_cpu_release_chunk(s, seq);
     }
     return rc;

@@ -66,7 +66,6 @@ sw_code sw_cuda_hessian_add_rows(sw_hessian *hess, const uint16_t *d_x, int64_t 
     if (rc == SW_OK && hess->r && d_dr)
         rc = sw_gram_add(&sums->r, s, d_dr, n_r, d_x, x_stride, n_tokens, err);
     if (rc == SW_OK) hess->n_tokens += n_tokens;
-    if (rc == SW_OK && (d_dx || d_dr)) hess->n_cross_tokens += n_tokens;
     return rc;
 }
 

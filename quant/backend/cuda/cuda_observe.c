@@ -32,7 +32,7 @@ typedef struct watcher {
     sw_cuda_sizes sizes[SW_SITE_COUNT];
     sw_cuda_kv kv;
     sw_cuda_experts experts;
-    bool has_original;             /* and is followed through the windows that are seen */
+    bool has_original;
     int64_t first_token;           /* of this batch, in the text, */
     int64_t first_here;            /* and among the tokens that are here */
 } watcher;
@@ -87,7 +87,7 @@ static sw_code weigh(watcher *o, sw_site site, sw_err *err)
                                                   seen->n_out_residual);
     if (o->weighs[site] == SW_SLOT_COUNT) return SW_OK;
     if ((rc = sw_hessian_weigh(seen, err)) != SW_OK ||
-        (rc = sw_hessian_weigh(held, err)) != SW_OK || o->d_weighed || !o->has_original)
+        (rc = sw_hessian_weigh(held, err)) != SW_OK || o->d_weighed)
         return rc;
     return take(&o->d_weighed, gpu_of(o), batch_tokens(s) * s->model->hidden, 2, err);
 }
@@ -147,13 +147,13 @@ static sw_code watcher_new(watcher *o, const sw_streams *s, sw_site_stats *stats
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
         const sw_hessian *h = &stats->site[site];
         if (!h->d) continue;
-        o->has_original = sw_streams_is_followed(s, s->from);
-        if ((rc = weigh(o, (sw_site)site, err)) != SW_OK || !o->has_original) continue;
+        o->has_original = true;
         if (!o->last.from_outputs) rc = take(&o->d_x0[site], gpu, n * h->k_in, 2, err);
         if (rc == SW_OK) rc = send_scale(o, (sw_site)site, err);
         if (rc == SW_OK && h->n_out_residual) rc = take(&o->d_r0[site], gpu, n * hidden, 4, err);
         if (rc == SW_OK && h->n_out_residual && !o->d_dr)
             rc = take(&o->d_dr, gpu, n * hidden, 2, err);
+        if (rc == SW_OK) rc = weigh(o, (sw_site)site, err);
     }
     if (rc == SW_OK) rc = watch_sizes(o, err);
     return rc == SW_OK && stats->experts ? sw_cuda_experts_new(&o->experts, s, stats, err) : rc;
@@ -261,7 +261,7 @@ static sw_code add_chunks(watcher *o, sw_site site, const uint16_t *d_x, int64_t
     const uint16_t *d_dx = o->d_x0[site];
     sw_code rc = SW_OK;
 
-    if (o->has_original && o->last.from_outputs) {
+    if (o->last.from_outputs) {
         d_dx = o->d_weighed;
         dx_width = s->model->hidden;
     } else if (d_dx && o->weighs[site] != SW_SLOT_COUNT) {

@@ -41,7 +41,7 @@ int64_t sw_cuda_batch_at(const sw_streams *s, int64_t seq)
 {
     const sw_cuda_streams *on = s->own;
 
-    return sw_min_i64(on->batch_seqs, sw_streams_run_end(s, seq) - seq);
+    return sw_min_i64(on->batch_seqs, sw_streams_piece_end(s, seq) - seq);
 }
 
 sw_code sw_cuda_streams_new(sw_streams *s, bool with_original, const char *spill_dir, sw_err *err)
@@ -318,7 +318,7 @@ sw_code sw_cuda_streams_advance(sw_streams *s, const sw_block *quantized,
     for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += sw_cuda_batch_at(s, seq)) {
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
         rc = move_quantized(s, on->held, seq, half, err);
-        if (rc == SW_OK && is_left && sw_streams_is_followed(s, seq))
+        if (rc == SW_OK && is_left)
             rc = sw_cuda_move(s, on->d_x0, on->original, seq, left, NULL, err);
     }
     on->is_original_ahead = false;

@@ -45,7 +45,7 @@ int64_t sw_cuda_row_elems(const sw_streams *s);
 sw_code sw_cuda_give_side(const sw_streams *s, const float *d_stream, int64_t seq, int64_t n_seqs,
                           int64_t at, sw_err *err) SW_MUST_USE;
 /* Windows of the batch that begins with `seq`: never of two pieces of the text, so that a cut into
- * ranks changes no product, and followed by the original model or not. */
+ * ranks changes no product. */
 int64_t sw_cuda_batch_at(const sw_streams *s, int64_t seq);
 /* A batch of a stream of a block of that layer up to a site, copied where that would change it. */
 sw_code sw_cuda_run_up_to(sw_streams *s, const sw_device_block *block, int64_t layer,

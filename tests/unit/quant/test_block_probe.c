@@ -266,7 +266,7 @@ static void test_no_batch_mixes_pieces(void **state)
         for (int64_t at = 0; at < p.n_here[part]; at += n) {
             n = sw_block_probe_batch(&p, part, at);
             assert_in_range(n, 1, CHUNK);
-            assert_true(p.seqs[part][at + n - 1] < sw_streams_run_end(&s, p.seqs[part][at]));
+            assert_true(p.seqs[part][at + n - 1] < sw_streams_piece_end(&s, p.seqs[part][at]));
         }
     }
     /* windows 7, 15, 23, 31 and 39; the last piece begins with window 32 */

@@ -231,38 +231,6 @@ static void test_target_shift_solves(void **state)
     free(d);
 }
 
-/* Cross terms of half the tokens, scaled to all of them, give what those of all would. */
-static void test_cross_terms_of_fewer_tokens(void **state)
-{
-    data *d = make_data();
-    sw_hessian h = observe(d, 2), held = observe(d, 1);
-    const sw_strengths s = {0.3, 0.2}, cap = {1, 1};
-    sw_factor_options o = {SW_ORDER_STATIC, 16, 0.02};
-    double shift[2][OUT * K];
-    sw_strengths chosen[2];
-    sw_factor f;
-    sw_err err = {0};
-
-    (void)state;
-    assert_int_equal(sw_factor_new(&f, &h, &o, &err), SW_OK);
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(sw_target_shift(shift[i], &f, &h, d->w, OUT, s, &err), SW_OK);
-        assert_int_equal(sw_target_strengths(&chosen[i], &f, &h, &held, d->w, OUT, cap, &err),
-                         SW_OK);
-        for (int j = 0; j < K * K; j++) h.d[j] /= 2;
-        for (int j = 0; j < OUT * K; j++) h.r[j] /= 2;
-        h.n_cross_tokens /= 2;
-    }
-    for (int i = 0; i < OUT * K; i++)
-        assert_true(fabs(shift[0][i] - shift[1][i]) <= 1e-12 * (1 + fabs(shift[0][i])));
-    assert_true(chosen[0].input > 0 && fabs(chosen[0].input - chosen[1].input) < 1e-9);
-    assert_true(fabs(chosen[0].residual - chosen[1].residual) < 1e-9);
-    sw_factor_free(&f);
-    sw_hessian_free(&h);
-    sw_hessian_free(&held);
-    free(d);
-}
-
 /* Strengths come from tokens that the sums did not see: signal is followed, noise is not. */
 static void test_strengths_follow_signal_only(void **state)
 {
@@ -311,7 +279,6 @@ int main(void)
         cmocka_unit_test(test_dead_inputs),
         cmocka_unit_test(test_damping_adapts_or_refuses),
         cmocka_unit_test(test_target_shift_solves),
-        cmocka_unit_test(test_cross_terms_of_fewer_tokens),
         cmocka_unit_test(test_strengths_follow_signal_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

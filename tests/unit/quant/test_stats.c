@@ -65,7 +65,7 @@ static void check_first_layer(toy *t, const sw_zpack *z, const sw_quant_options 
     sw_block block = {0};
     sw_err err = {0};
 
-    assert_int_equal(sw_streams_new(&streams, &memory, m, t->ckpt.st, &t->calib, SW_FOLLOW_NONE, NULL, &err),
+    assert_int_equal(sw_streams_new(&streams, &memory, m, t->ckpt.st, &t->calib, false, NULL, &err),
                      SW_OK);
     assert_int_equal(sw_block_load(&block, m, t->ckpt.st, 0, &err), SW_OK);
     assert_int_equal(sw_site_stats_new(&direct, m, 0, wanted, false, o->experts, &memory, &err),
@@ -119,7 +119,7 @@ static void test_experts_some_at_a_time(void **state)
     (void)state;
     stats_case_open(&t, "mixtral");
     m = &t.ckpt.model;
-    assert_int_equal(sw_streams_new(&streams, &memory, m, t.ckpt.st, &t.calib, SW_FOLLOW_NONE, NULL, &err),
+    assert_int_equal(sw_streams_new(&streams, &memory, m, t.ckpt.st, &t.calib, false, NULL, &err),
                      SW_OK);
     assert_int_equal(sw_block_load(&block, m, t.ckpt.st, 0, &err), SW_OK);
     assert_int_equal(sw_site_stats_new(&whole, m, 0, wanted, false, SW_EXPERTS_SHRINK, &memory,

@@ -41,7 +41,6 @@ static void fill(sw_hessian *sum, int64_t piece)
 
     if (piece % 3 == 1) return;
     sum->n_tokens = piece + 1;
-    sum->n_cross_tokens = piece % 2 ? 0 : piece + 1;
     fill_array(sum->h, WIDTH * WIDTH, piece, seed);
     fill_array(sum->d, WIDTH * WIDTH, piece, seed + 1);
     fill_array(sum->r, N_OUT * WIDTH, piece, seed + 2);
@@ -78,8 +77,7 @@ static sw_code sum(runs *r, int64_t begin, int64_t end, int64_t n_pieces, sw_err
 
 static bool is_same(const sw_hessian *a, const sw_hessian *b)
 {
-    return a->n_tokens == b->n_tokens && a->n_cross_tokens == b->n_cross_tokens &&
-           !memcmp(a->h, b->h, 8 * WIDTH * WIDTH) &&
+    return a->n_tokens == b->n_tokens && !memcmp(a->h, b->h, 8 * WIDTH * WIDTH) &&
            !memcmp(a->d, b->d, 8 * WIDTH * WIDTH) && !memcmp(a->r, b->r, 8 * N_OUT * WIDTH);
 }
 
