@@ -5,11 +5,12 @@
 
 void sw_block_job_free(sw_block_job *job)
 {
-    for (int64_t i = 0; job->values && i < job->n_linears; i++) sw_mem_put(job->values[i]);
+    for (int64_t i = 0; job->values && i < job->n_linears; i++)
+        sw_weight_room_put(job->rooms, job->values[i]);
     sw_mem_put(job->values);
-    for (int64_t i = 0; job->ahead && i < job->n_linears; i++) sw_mem_put(job->ahead[i]);
+    for (int64_t i = 0; job->ahead && i < job->n_linears; i++)
+        sw_weight_room_put(job->rooms, job->ahead[i]);
     sw_mem_put(job->ahead);
-    sw_mem_put(job->spare.w);
     sw_mem_put(job->linears);
     sw_mem_put(job->specs);
     sw_site_scales_free(&job->scales);
