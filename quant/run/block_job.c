@@ -88,6 +88,18 @@ sw_code sw_block_job_new(sw_block_job *job, const sw_st *st, int64_t layer, sw_e
     return sw_block_load_from(&job->quantized, job->model, st, from, layer, err);
 }
 
+const sw_block *sw_block_job_mover(const sw_block_job *job)
+{
+    return job->options->algo->transform ? &job->untouched : &job->original;
+}
+
+void sw_block_job_is_seen(const sw_block_job *job)
+{
+    if (job->streams && job->original.layer + 1 < sw_quant_n_layers(job->model, job->sink))
+        sw_backend_of(&job->streams->place)
+            ->streams_expect(job->streams, sw_block_job_mover(job));
+}
+
 bool sw_block_job_uses_site(const sw_block_job *job, int site)
 {
     for (int64_t i = 0; i < job->n_linears; i++)

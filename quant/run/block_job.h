@@ -33,6 +33,12 @@ sw_code sw_block_job_new(sw_block_job *job, const sw_st *st, int64_t layer,
                          sw_err *err) SW_MUST_USE;
 void sw_block_job_free(sw_block_job *job);
 bool sw_block_job_uses_site(const sw_block_job *job, int site);
+/* What moves the original stream: a transformed block rounds otherwise, and a continued run, which
+ * does not search again, would not get the same bytes. */
+const sw_block *sw_block_job_mover(const sw_block_job *job);
+/* Nothing of the block is observed any more: what its streams move by may be loaded while the rest
+ * is solved. Behind the last block they do not move. */
+void sw_block_job_is_seen(const sw_block_job *job);
 
 /* Blocks there are, and one more for the head (sw_model_linears) when it is selected. */
 int64_t sw_quant_n_layers(const sw_model *model, const sw_quant_sink *sink);

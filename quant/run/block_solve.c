@@ -508,6 +508,7 @@ static sw_code solve_experts(sw_block_job *job, sw_site site, sw_site_stats *sta
         sw_site_stats part;
         rc = experts_of(&part, job, site, stats, begin, sw_min_i64(begin + n_at_a_time, n), err);
         if (rc != SW_OK) break;
+        if (site == SW_SITE_DOWN_IN && begin + n_at_a_time >= n) sw_block_job_is_seen(job);
         rc = solve_group(job, site, stats, &part, shared, err);
         sw_site_stats_free(&part);
     }

@@ -31,13 +31,6 @@ sw_quant_options sw_quant_defaults(void)
     return o;
 }
 
-/* Moves the original stream: a transformed block rounds otherwise, and a continued run, which does
- * not search again, would not get the same bytes. */
-static const sw_block *mover(const sw_block_job *job)
-{
-    return job->options->algo->transform ? &job->untouched : &job->original;
-}
-
 /* Change the block before the sites of a step are observed. */
 static sw_code transform(sw_block_job *job, sw_streams *streams, const bool wanted[SW_SITE_COUNT],
                          sw_err *err)
@@ -78,7 +71,7 @@ static bool is_last_look(const sw_block_job *job, int site)
 
     for (int later = site + 1; later < end; later++)
         if (sw_block_job_uses_site(job, later)) return false;
-    return mover(job) == &job->original;
+    return sw_block_job_mover(job) == &job->original;
 }
 
 /* What the wanted sites see, while weights of what is solved by it are read. */
@@ -115,8 +108,8 @@ static sw_code calibrate_block(sw_block_job *job, sw_streams *streams, int64_t l
         if (!any) continue;
         if (step >= SW_SITE_MLP_IN && streams->ahead == SW_HALF_BOTH) {
             if ((rc = put_kv(job, streams, layer, progress, err)) != SW_OK) return rc;
-            rc = sw_streams_advance(streams, &job->quantized, mover(job), SW_HALF_ATTENTION,
-                                    progress, err);
+            rc = sw_streams_advance(streams, &job->quantized, sw_block_job_mover(job),
+                                    SW_HALF_ATTENTION, progress, err);
             if (rc != SW_OK) return rc;
         }
         if ((rc = transform(job, streams, wanted, err)) != SW_OK) return rc;
@@ -183,7 +176,8 @@ static sw_code restore_block(const sw_model *model, const sw_st *st, int64_t lay
     t = sw_block_job_transform(&job, streams);
     if (rc == SW_OK && options->algo->transform) rc = sw_fold_restore(&t, err);
     if (rc == SW_OK)
-        rc = sw_streams_advance(streams, &job.quantized, mover(&job), SW_HALF_BOTH, progress, err);
+        rc = sw_streams_advance(streams, &job.quantized, sw_block_job_mover(&job), SW_HALF_BOTH,
+                                progress, err);
 done:
     sw_block_job_free(&job);
     return rc;
@@ -208,9 +202,11 @@ static sw_code quantize_block(const sw_model *model, const sw_st *st, int64_t la
     }
     if ((rc = calibrate_block(&job, streams, layer, progress, err)) != SW_OK) goto done;
     if (!is_last)
-        rc = sw_streams_advance(streams, &job.quantized, mover(&job), SW_HALF_BOTH, progress, err);
+        rc = sw_streams_advance(streams, &job.quantized, sw_block_job_mover(&job), SW_HALF_BOTH,
+                                progress, err);
 done:
     span = sw_span_open("close block");
+    if (streams && rc != SW_OK) sw_streams_forget(streams); /* which may be reading the block */
     sw_block_job_free(&job);
     sw_span_close(span, NULL);
     return rc;

@@ -44,7 +44,8 @@ typedef struct sw_device_weight {
     int n_coded, n_decoded; /* quantized linears in it: multiplied as codes, or as BF16 */
 } sw_device_weight;
 
-/* n stored elements to BF16 on the device. */
+/* n stored elements to BF16 on the device, for what its stream does afterwards; `from` is not read
+ * any more. */
 sw_code sw_device_copy_as_bf16(sw_device *gpu, sw_bf16 *d_to, const void *from, sw_dtype dtype,
                                int64_t n, sw_err *err) SW_MUST_USE;
 /* The values of a dense linear, from memory or from the block that is like the store's. */

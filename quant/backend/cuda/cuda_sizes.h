@@ -15,6 +15,9 @@ int64_t sw_cuda_batch_seqs(const sw_model *model, int64_t chunk_seqs, int64_t se
 int64_t sw_cuda_sums_bytes_in(int64_t left_bytes, const sw_model *model);
 /* Bytes that must be left for n_bytes of inputs of k to be kept. */
 int64_t sw_cuda_keep_bytes(int64_t n_bytes, int64_t k);
+/* Whether n_bytes more of experts may lie there while inputs of k are solved for, since so much is
+ * left. */
+bool sw_cuda_may_stay(int64_t left_bytes, int64_t n_bytes, int64_t k);
 /* Are a site's inputs such that they may be kept for moving the streams? */
 bool sw_cuda_may_keep(const sw_model *model, int64_t layer, sw_site site);
 /* The one linear that reads a site of k inputs, if its outputs go into the residual stream and are
