@@ -115,7 +115,8 @@ typedef struct sw_device_moe {
     sw_bf16 *d_scaled;            /* [max_tokens, moe_hidden] where that is shown, or NULL */
     sw_bf16 *d_rows, *d_gate, *d_out;       /* [max_tokens * n_used, ...] by expert */
     int32_t *d_flags;                       /* of experts/routed.h */
-    sw_moe_scratch host;                    /* chosen, share, tokens, token_share, starts */
+    int32_t *d_counts, *counts;             /* [n_experts, 2] of sw_list_args, there and here */
+    sw_moe_scratch host;                    /* tokens, starts */
 } sw_device_moe;
 
 /* Of models with far keys, per token or per pair of a token and what its row says. */
