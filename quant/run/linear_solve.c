@@ -347,6 +347,7 @@ static sw_code share_all(const exchange *e, int64_t n, sw_err *err)
 sw_code sw_linears_exchange(sw_solved *out, sw_block_job *job, const sw_solved_by *all, int64_t n,
                             sw_err *err)
 {
+    const sw_span span = sw_span_open("exchange");
     exchange e = {out, job, all};
     sw_code rc = share_all(&e, n, err);
 
@@ -354,5 +355,6 @@ sw_code sw_linears_exchange(sw_solved *out, sw_block_job *job, const sw_solved_b
         sw_parallel_for(job->options->n_threads, n, 1, decode_some, &e);
     for (int64_t i = 0; i < n && rc == SW_OK; i++)
         rc = sw_linear_hand_on(&out[all[i].linear], job, all[i].linear, err);
+    sw_span_close(span, NULL);
     return rc;
 }
