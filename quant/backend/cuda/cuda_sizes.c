@@ -55,7 +55,7 @@ int64_t sw_cuda_keep_bytes(int64_t n_bytes, int64_t k)
 
 bool sw_cuda_may_stay(int64_t left_bytes, int64_t n_bytes, int64_t k)
 {
-    return sw_cuda_keep_bytes(n_bytes, k) <= left_bytes;
+    return n_bytes + KEEP_SPARE_BYTES + SOLVE_BYTES_PER_ELEM * k * k <= left_bytes;
 }
 
 bool sw_cuda_may_keep(const sw_model *model, int64_t layer, sw_site site)
