@@ -200,12 +200,12 @@ static int64_t watcher_bytes(const sw_device_ledger *l, sw_site site, const sw_s
 /* keep_inputs of cuda_observe.c */
 static void keep_inputs(sw_device_ledger *l, sw_site site, int64_t k)
 {
-    const int64_t n_bytes = 2 * l->n_tokens * k;
+    const int64_t seq_len = l->r->calib->seq_len, seq_bytes = 2 * seq_len * k;
 
-    if (!sw_cuda_may_keep(l->r->model, l->layer, site) ||
-        sw_cuda_keep_bytes(n_bytes, k) > sw_ledger_left(l))
-        return;
-    sw_ledger_take(l, SW_DEVICE_KEPT, n_bytes);
+    if (!sw_cuda_may_keep(l->r->model, l->layer, site)) return;
+    sw_ledger_take(l, SW_DEVICE_KEPT,
+                   seq_bytes * sw_cuda_kept_windows(sw_ledger_left(l), l->n_tokens / seq_len,
+                                                    seq_bytes, k));
 }
 
 /* Without streams on the device: rows of a chunk go there, as floats and as BF16. */

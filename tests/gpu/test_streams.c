@@ -128,7 +128,7 @@ static void observe(seen *out, const look *l, bool is_last_look)
     uint32_t *ids = malloc(sizeof *ids * SEQS * LEN);
     test_rng rng = {17};
     sw_streams s = {0};
-    const sw_cuda_streams *on;
+    sw_cuda_streams *on;
     int64_t n_bytes;
     stats_case c;
 
@@ -161,6 +161,7 @@ static void observe(seen *out, const look *l, bool is_last_look)
     assert_int_equal(on->is_original_ahead, is_last_look);
     solved = disturb(&quantized, l->slot, 0.1);
     if (!is_last_look) sw_streams_forget(&s);
+    else on->n_kept /= 2; /* as where there is no room for all: the others are run again */
     MUST(sw_streams_advance(&s, &quantized, &original,
                             l->half == SW_HALF_ATTENTION ? l->half : SW_HALF_BOTH, NULL, &err));
     assert_false(on->is_original_ahead);

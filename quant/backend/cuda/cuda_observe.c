@@ -155,11 +155,12 @@ static void watcher_free(watcher *o)
 }
 
 /* Where rows of this batch are kept until the streams move; NULL: nowhere. */
-static uint16_t *kept_rows(const watcher *o, sw_site site, int64_t k_in)
+static uint16_t *kept_rows(const watcher *o, sw_site site, int64_t k_in, int64_t n_tokens)
 {
     const sw_cuda_streams *on = o->s->own;
+    const bool has_room = o->first_here + n_tokens <= on->n_kept * o->s->seq_len;
 
-    return on->d_kept && on->kept_at == site ? on->d_kept + o->first_here * k_in : NULL;
+    return on->d_kept && on->kept_at == site && has_room ? on->d_kept + o->first_here * k_in : NULL;
 }
 
 static sw_code see_original(void *self, sw_site site, int64_t expert, const void *d_x,
@@ -265,7 +266,7 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const voi
 {
     watcher *o = self;
     const sw_cuda_streams *on = o->s->own;
-    uint16_t *d_dr = NULL, *d_to = kept_rows(o, site, k_in);
+    uint16_t *d_dr = NULL, *d_to = kept_rows(o, site, k_in, n_tokens);
     sw_code rc = SW_OK;
 
     if (expert >= 0 && o->stats->experts)
@@ -333,25 +334,24 @@ static sw_code observe_chunks(sw_streams *s, watcher *o, const sw_device_block *
     return rc;
 }
 
-/* What the last linear of a half reads need not be made again when the streams move, if there is
- * room for it beside what solving will take. All before it is settled when it is seen alone. */
+/* What the last linear of a half reads need not be made again when the streams move, as far as there
+ * is room for it beside what solving will take. All before it is settled when it is seen alone. */
 static void keep_inputs(sw_streams *s, const sw_site_stats *stats, int64_t layer, sw_err *err)
 {
     sw_cuda_streams *on = s->own;
-    int64_t n_tokens = s->n_seqs * s->seq_len;
     int n_wanted = 0;
 
     sw_cuda_drop_kept(on);
     for (int site = 0; site < SW_SITE_COUNT; site++) n_wanted += stats->is_wanted[site];
     for (int site = 0; n_wanted == 1 && site < SW_SITE_COUNT; site++) {
-        int64_t k = stats->site[site].k_in, n_bytes = 2 * n_tokens * k;
+        int64_t k = stats->site[site].k_in, seq_bytes = 2 * s->seq_len * k;
 
         if (!k || !sw_cuda_may_keep(s->model, layer, (sw_site)site)) continue;
-        if (sw_device_room(on->gpu, sw_cuda_keep_bytes(n_bytes, k), "inputs", err) != SW_OK)
-            return;
+        on->n_kept = sw_cuda_kept_windows(sw_device_left_bytes(on->gpu), s->n_seqs, seq_bytes, k);
+        if (!on->n_kept) return;
         on->kept_at = (sw_site)site;
         on->kept_width = k;
-        if (take(&on->d_kept, on->gpu, n_bytes, 1, err) != SW_OK) sw_cuda_drop_kept(on);
+        if (take(&on->d_kept, on->gpu, on->n_kept * seq_bytes, 1, err) != SW_OK) sw_cuda_drop_kept(on);
     }
 }
 

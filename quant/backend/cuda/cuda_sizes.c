@@ -11,7 +11,8 @@
 #define BATCH_SHARE 16 /* of the device, that what a batch of routed tokens needs may take */
 /* What a site's solve takes: sums, factor and their scratch for every pair of inputs, and rows. */
 #define SOLVE_BYTES_PER_ELEM 40
-#define KEEP_SPARE_BYTES ((int64_t)16 << 30)
+#define KEEP_SPARE_BYTES ((int64_t)12 << 30)
+#define KEPT_PARTS 8 /* as a text has pieces, whose windows run together */
 
 int sw_cuda_lanes_in(int64_t left_bytes, int64_t item_bytes)
 {
@@ -48,9 +49,13 @@ int64_t sw_cuda_sums_bytes_in(int64_t left_bytes, const sw_model *model)
     return (left_bytes - weights_there(model)) / 3 * 2;
 }
 
-int64_t sw_cuda_keep_bytes(int64_t n_bytes, int64_t k)
+int64_t sw_cuda_kept_windows(int64_t left_bytes, int64_t n_seqs, int64_t seq_bytes, int64_t k)
 {
-    return n_bytes + KEEP_SPARE_BYTES + SOLVE_BYTES_PER_ELEM * k * k;
+    const int64_t room = left_bytes - KEEP_SPARE_BYTES - SOLVE_BYTES_PER_ELEM * k * k;
+    int64_t parts = KEPT_PARTS;
+
+    while (parts > 0 && n_seqs * parts / KEPT_PARTS * seq_bytes > room) parts--;
+    return n_seqs * parts / KEPT_PARTS;
 }
 
 bool sw_cuda_may_stay(int64_t left_bytes, int64_t n_bytes, int64_t k)

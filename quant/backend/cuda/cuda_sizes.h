@@ -13,8 +13,9 @@ int64_t sw_cuda_batch_seqs(const sw_model *model, int64_t chunk_seqs, int64_t se
                            int64_t n_seqs, int64_t cap_bytes);
 /* Bytes that the sums of experts may take at a time where so much is left. */
 int64_t sw_cuda_sums_bytes_in(int64_t left_bytes, const sw_model *model);
-/* Bytes that must be left for n_bytes of inputs of k to be kept. */
-int64_t sw_cuda_keep_bytes(int64_t n_bytes, int64_t k);
+/* Of n_seqs windows whose inputs, of k, take seq_bytes each, how many may be kept where so much is
+ * left: all of them or some eighths. */
+int64_t sw_cuda_kept_windows(int64_t left_bytes, int64_t n_seqs, int64_t seq_bytes, int64_t k);
 /* Whether n_bytes more of experts may lie there while inputs of k are solved for, since so much is
  * left. */
 bool sw_cuda_may_stay(int64_t left_bytes, int64_t n_bytes, int64_t k);

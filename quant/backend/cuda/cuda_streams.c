@@ -352,7 +352,8 @@ static sw_code move_quantized(sw_streams *s, const sw_device_block *block, int64
     int64_t n_seqs = sw_cuda_batch_at(s, seq);
     sw_code rc;
 
-    if (!on->d_kept || !is_end) return sw_cuda_move(s, on->d_x, block, seq, half, NULL, err);
+    if (!on->d_kept || !is_end || seq + n_seqs > on->n_kept)
+        return sw_cuda_move(s, on->d_x, block, seq, half, NULL, err);
     rc = sw_cuda_give_side(s, on->d_x, seq, n_seqs, 0, err);
     if (rc == SW_OK)
         rc = sw_device_engine_rest(on->engine, block, on->d_x + seq * sw_cuda_row_elems(s), n_seqs,

@@ -31,8 +31,9 @@ typedef struct sw_cuda_streams {
     bool held_has_experts;
     struct sw_cuda_ahead *ahead; /* the original with its experts, on its way (cuda_ahead.h) */
     struct sw_cuda_tried *tried; /* what searches run (cuda_tried.h), or NULL */
-    uint16_t *d_kept;           /* [n_tokens, k_in] inputs of kept_at of the quantized model; or
-                                 * NULL */
+    uint16_t *d_kept;           /* [n_kept windows, k_in] inputs of kept_at of the quantized model,
+                                 * of the first windows; or NULL */
+    int64_t n_kept;
     sw_site kept_at;
     int64_t kept_width;         /* its k_in */
     bool is_original_ahead;     /* d_x0 has moved to the end of the half while it was observed */

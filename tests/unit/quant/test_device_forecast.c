@@ -77,7 +77,7 @@ static void test_parts(void **state)
 /* Inputs are kept only where a lot is left for the solves. */
 static void test_kept(void **state)
 {
-    const sw_device_forecast f = forecast(llama, 64, 512, 1, 17 * GB);
+    const sw_device_forecast f = forecast(llama, 64, 512, 1, 13 * GB);
 
     (void)state;
     assert_true(is_well(&f));
@@ -193,6 +193,10 @@ static void test_cuts(void **state)
     assert_int_equal(sw_cuda_weighing_slot(&m.model, 0, SW_SITE_DOWN_IN, 768, 256), SW_SLOT_DOWN);
     assert_int_equal(sw_cuda_weighing_slot(&m.model, 0, SW_SITE_DOWN_IN, 512, 256), SW_SLOT_COUNT);
     assert_int_equal(sw_cuda_weighing_slot(&m.model, 0, SW_SITE_O_IN, 256, 256), SW_SLOT_COUNT);
+    /* of 512 windows of 2048 tokens with 14336 inputs, 30 GB, what leaves room for sums and solves */
+    assert_int_equal(sw_cuda_kept_windows(80 * GB, 512, 2 * 2048 * 14336, 14336), 512);
+    assert_int_equal(sw_cuda_kept_windows(39 * GB, 512, 2 * 2048 * 14336, 14336), 256);
+    assert_int_equal(sw_cuda_kept_windows(22 * GB, 512, 2 * 2048 * 14336, 14336), 0);
     assert_true(sw_cuda_may_keep(&m.model, 0, SW_SITE_O_IN));
     assert_false(sw_cuda_may_keep(&m.model, 0, SW_SITE_ATTN_IN));
     assert_int_equal(sw_cuda_batch_seqs(&m.model, 8, 512, 64, GB), 8); /* no experts: a chunk */
