@@ -2,6 +2,7 @@
  * See num.h. The plain C here defines what a code means; fast versions answer to it. */
 #include <math.h>
 
+#include "formats/base/hot.h"
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "formats/num/half.h"
@@ -111,8 +112,8 @@ static float value_of(const sw_qtensor *q, int64_t n, int64_t k)
 }
 
 /* Columns [begin, end) of a row, which share a scale. */
-static void decode_span(float *row, const sw_qtensor *q, int64_t n, int64_t g, int64_t begin,
-                        int64_t end)
+static SW_HOT void decode_span(float *row, const sw_qtensor *q, int64_t n, int64_t g,
+                               int64_t begin, int64_t end)
 {
     const int64_t at = n * q->n_groups + g;
     const uint8_t *codes = q->codes + n * q->k_in;

@@ -43,6 +43,10 @@ typedef struct sw_device_block sw_device_block;
 /* Copy the weights of a block; `block` is not needed afterwards. */
 sw_code sw_device_block_load(sw_device_block **out, sw_device_engine *e, const sw_block *block,
                              sw_err *err) SW_MUST_USE;
+/* The same of a block without tiles from another thread, while the engine's stream is busy or idle:
+ * copied on the stream of a branch of its device, which may be closed afterwards. */
+sw_code sw_device_block_load_beside(sw_device_block **out, sw_device_engine *e, sw_device *branch,
+                                    const sw_block *block, sw_err *err) SW_MUST_USE;
 /* The same beside a block that was loaded from `like_of`, whose memory is still there: dense
  * linears with the same values in memory are copied on the device. */
 sw_code sw_device_block_load_like(sw_device_block **out, sw_device_engine *e, const sw_block *block,
@@ -55,9 +59,10 @@ void sw_device_block_free(sw_device_block *block); /* accepts NULL */
 sw_code sw_device_block_put(sw_device_block *block, sw_slot slot, int64_t expert,
                             const float *d_values, sw_err *err) SW_MUST_USE;
 
-/* The same with the values of a dense linear of that slot of `from`, in memory. */
-sw_code sw_device_block_take(sw_device_block *block, sw_slot slot, const sw_block *from,
-                             sw_err *err) SW_MUST_USE;
+/* The same with the values of a dense linear of that slot, or of that expert, of `from`, in
+ * memory, which is not read any more when it returns. */
+sw_code sw_device_block_take(sw_device_block *block, sw_slot slot, int64_t expert,
+                             const sw_block *from, sw_err *err) SW_MUST_USE;
 
 /* d_y BF16 [n, n_out], dense, = rows of d_x BF16, `stride` elements apart, times a loaded dense
  * linear as it is: without its bias, whatever its inputs are rounded to. */

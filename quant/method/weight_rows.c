@@ -10,6 +10,7 @@
 #include "formats/num/half.h"
 
 #define ROWS 64 /* of a chunk */
+#define NARROWED 2048 /* floats to BF16 at a time */
 
 typedef struct row_job {
     float *w;
@@ -193,13 +194,17 @@ void sw_weight_decode(float *w, const sw_qtensor *q, int n_threads)
 static void narrow_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const row_job *job = ctx;
+    const int64_t n = (end - begin) * job->k;
     float *w = job->w + begin * job->k;
     char *to = (char *)w;
+    uint16_t some[NARROWED];
 
     decode_rows(ctx, begin, end, thread);
-    for (int64_t i = 0; i < (end - begin) * job->k; i++) { /* never ahead of what is read */
-        uint16_t v = sw_bf16_encode(w[i]);
-        memcpy(to + 2 * i, &v, sizeof v);
+    for (int64_t i = 0; i < n; i += NARROWED) { /* never ahead of what is read */
+        const size_t n_here = (size_t)sw_min_i64(NARROWED, n - i);
+
+        sw_bf16_encode_n(some, w + i, n_here);
+        memcpy(to + 2 * i, some, n_here * sizeof *some);
     }
 }
 

@@ -5,11 +5,12 @@
 
 void sw_block_job_free(sw_block_job *job)
 {
-    for (int64_t i = 0; job->values && i < job->n_linears; i++) sw_mem_put(job->values[i]);
+    for (int64_t i = 0; job->values && i < job->n_linears; i++)
+        sw_weight_room_put(job->rooms, job->values[i]);
     sw_mem_put(job->values);
-    for (int64_t i = 0; job->ahead && i < job->n_linears; i++) sw_mem_put(job->ahead[i]);
+    for (int64_t i = 0; job->ahead && i < job->n_linears; i++)
+        sw_weight_room_put(job->rooms, job->ahead[i]);
     sw_mem_put(job->ahead);
-    sw_mem_put(job->spare.w);
     sw_mem_put(job->linears);
     sw_mem_put(job->specs);
     sw_site_scales_free(&job->scales);
@@ -85,6 +86,13 @@ sw_code sw_block_job_new(sw_block_job *job, const sw_st *st, int64_t layer, sw_e
         rc = sw_block_load_from(&job->untouched, job->model, st, from, layer, err);
     if (rc != SW_OK) return rc;
     return sw_block_load_from(&job->quantized, job->model, st, from, layer, err);
+}
+
+void sw_block_job_is_seen(const sw_block_job *job)
+{
+    if (job->streams && job->original.layer + 1 < sw_quant_n_layers(job->model, job->sink))
+        sw_backend_of(&job->streams->place)
+            ->streams_expect(job->streams, sw_block_job_original(job));
 }
 
 bool sw_block_job_uses_site(const sw_block_job *job, int site)

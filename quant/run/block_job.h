@@ -4,13 +4,7 @@
 
 #include "quant/run/pipeline.h"
 #include "quant/search/transform.h"
-
-/* Where nobody runs the blocks: room for the largest weight, which the linears of all blocks use in
- * turn, so that memory need not be cleared for each. */
-typedef struct sw_weight_room {
-    float *w;
-    int64_t n_elems;
-} sw_weight_room;
+#include "quant/weight_rooms.h"
 
 /* Everything that lives while one block is worked on. */
 typedef struct sw_block_job {
@@ -28,13 +22,14 @@ typedef struct sw_block_job {
     sw_linear_ref *linears; /* those selected */
     sw_qspec *specs;        /* [n_linears] what each becomes */
     int64_t n_linears;
-    float **values;         /* [n_linears] decoded weights that `quantized` borrows */
-    float **ahead;          /* [n_linears] weights that were read before they are solved, or NULL */
-    sw_weight_room spare;
+    sw_weight_rooms *rooms; /* of all weights on their way, of this block and of those behind it */
+    float **values;         /* [n_linears] decoded weights that `quantized` borrows; rooms */
+    float **ahead;          /* [n_linears] weights that were read before they are solved; rooms, or
+                             * NULL */
     float input_scale[SW_SITE_COUNT]; /* calibrated, for linears whose spec asks for one */
 } sw_block_job;
 
-/* job->model, options and sink are set. On failure sw_block_job_free still has to be called. */
+/* job->model, options, sink and rooms are set. Free it with sw_block_job_free, also on failure. */
 sw_code sw_block_job_new(sw_block_job *job, const sw_st *st, int64_t layer,
                          sw_err *err) SW_MUST_USE;
 void sw_block_job_free(sw_block_job *job);
@@ -43,6 +38,9 @@ bool sw_block_job_uses_site(const sw_block_job *job, int site);
  * does. A transformed one rounds otherwise, and a continued run, which does not search again, would
  * not get the same bytes. */
 const sw_block *sw_block_job_original(const sw_block_job *job);
+/* Nothing of the block is observed any more: what its streams move by may be loaded while the rest
+ * is solved. Behind the last block they do not move. */
+void sw_block_job_is_seen(const sw_block_job *job);
 
 /* Blocks there are, and one more for the head (sw_model_linears) when it is selected. */
 int64_t sw_quant_n_layers(const sw_model *model, const sw_quant_sink *sink);
@@ -66,7 +64,7 @@ sw_code sw_solve_without_stats(sw_block_job *job, sw_err *err) SW_MUST_USE;
 /* The backend that runs job->quantized. */
 const sw_backend *sw_block_job_runs_on(const sw_block_job *job);
 /* Let the block run on values [n_out, k_in] of linear i, with inputs rounded as they will be. Takes
- * them over: floats, or what sw_block_job_runs_on decoded. */
+ * them over, in a room: floats, or what sw_block_job_runs_on decoded. */
 void sw_block_job_use(sw_block_job *job, int64_t i, float *values);
 
 /* Where the parts of a run are done: what the options' backend lacks falls back here.

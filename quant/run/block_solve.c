@@ -211,19 +211,29 @@ typedef struct strengths_work {
     double (**forms)[5]; /* [n_linears] of rows, while there are ranks to hear of them; or NULL */
 } strengths_work;
 
+static sw_rows rows_here(const strengths_work *s, int64_t i)
+{
+    if (!s->cut.linears) return (sw_rows){0, s->job->linears[i].n_out};
+    return sw_site_share_rows(&s->cut.share, i, sw_team_rank(s->job->options->team));
+}
+
+/* Whether nothing of a linear is for this rank: it is solved by all, so all load it, but for an
+ * expert, which is solved by one. */
+static bool is_for_others(const strengths_work *s, int64_t i)
+{
+    const sw_rows rows = rows_here(s, i);
+
+    return s->job->linears[i].expert >= 0 && rows.end <= rows.begin;
+}
+
 /* Forms of this rank's rows. */
 static sw_code find_forms(double (*by_row)[5], const strengths_work *s, int64_t i, const float *w,
                           const sw_place *at, sw_err *err)
 {
-    const int64_t n_out = s->job->linears[i].n_out;
     const sw_factor factor = sw_factor_in(s->factor, at);
-    const sw_rows rows = s->cut.linears
-                             ? sw_site_share_rows(&s->cut.share, i,
-                                                  sw_team_rank(s->job->options->team))
-                             : (sw_rows){0, n_out};
 
-    return sw_share_forms(by_row, &factor, s->seen, s->held, w, n_out, rows, s->job->options->cap,
-                          err);
+    return sw_share_forms(by_row, &factor, s->seen, s->held, w, s->job->linears[i].n_out,
+                          rows_here(s, i), s->job->options->cap, err);
 }
 
 static void choose(const strengths_work *s, int64_t i)
@@ -241,34 +251,30 @@ static sw_code choose_strength(void *self, int64_t item, const sw_place *at, sw_
     const sw_linear_ref *ref = &s->job->linears[i];
     float *w = sw_weights_ahead_take(s->job, i);
     char path[256];
-    sw_code rc = SW_OK;
+    sw_code rc = SW_MEM_GET(&s->forms[i], ref->n_out, "target search", err);
 
-    if (!w) {
-        rc = SW_MEM_GET(&w, ref->n_out * ref->k_in, "weight", err);
+    if (rc == SW_OK && is_for_others(s, i)) return SW_OK;
+    if (rc == SW_OK && !w) {
+        rc = sw_weight_room_take(&w, s->job->rooms, ref->n_out * ref->k_in, at->n_threads, err);
         if (rc == SW_OK) rc = sw_linear_load(w, s->job, ref, at->n_threads, err);
     }
-    if (rc == SW_OK) rc = SW_MEM_GET(&s->forms[i], ref->n_out, "target search", err);
     if (rc == SW_OK) rc = find_forms(s->forms[i], s, i, w, at, err);
     if (rc != SW_OK &&
         sw_model_slot_path(path, s->job->model, ref->layer, ref->slot, ref->expert))
         sw_err_prefix(err, "%s", path);
     if (rc == SW_OK && !s->cut.linears) choose(s, i);
     if (rc == SW_OK && ref->expert < 0) s->loaded[i] = w;
-    else sw_mem_put(w);
+    else sw_weight_room_put(s->job->rooms, w);
     return rc;
 }
 
 /* Of several ranks, when each has done its rows: all hear of all, and choose the same. */
 static sw_code choose_together(const strengths_work *s, int64_t n, sw_err *err)
 {
-    sw_code rc = SW_OK;
+    const sw_code rc = sw_share_gather_forms(s->forms, s->linear, n, &s->cut.share,
+                                             s->job->options->team, err);
 
-    for (int64_t item = 0; item < n && rc == SW_OK; item++) {
-        const int64_t i = s->linear[item];
-
-        rc = sw_share_gather_forms(s->forms[i], &s->cut.share, i, s->job->options->team, err);
-        if (rc == SW_OK) choose(s, i);
-    }
+    for (int64_t item = 0; item < n && rc == SW_OK; item++) choose(s, s->linear[item]);
     return rc;
 }
 
@@ -347,6 +353,18 @@ static int owner_of(const expert_work *x, int64_t item)
     return sw_sums_owner(x->part->expert_begin + item, sw_team_size(x->job->options->team));
 }
 
+/* Room for what another rank makes of an expert, while this one solves others: memory that is new
+ * to the process takes as long as its codes are on their way. */
+static sw_code await_expert(const expert_work *x, int64_t item, const sw_place *at, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < x->job->n_linears && rc == SW_OK; i++)
+        if (shares(&x->job->linears[i], x->site, x->part->expert_begin + item))
+            rc = sw_linear_await(&x->out[i], x->job, i, at->n_threads, err);
+    return rc;
+}
+
 static sw_code work_expert(void *self, int64_t item, const sw_place *at, sw_err *err)
 {
     expert_work *x = self;
@@ -355,7 +373,8 @@ static sw_code work_expert(void *self, int64_t item, const sw_place *at, sw_err 
     sw_factor factor = {0};
     sw_code rc;
 
-    if (owner_of(x, item) != sw_team_rank(x->job->options->team)) return SW_OK;
+    if (owner_of(x, item) != sw_team_rank(x->job->options->team))
+        return await_expert(x, item, at, err);
     rc = sw_expert_stats_move(&x->part->experts[item], x->at, err);
     if (rc == SW_OK) rc = factor_expert(&factor, &mine, x, expert, at, err);
     for (int64_t i = 0; i < x->job->n_linears && rc == SW_OK; i++)
@@ -490,6 +509,7 @@ static sw_code solve_experts(sw_block_job *job, sw_site site, sw_site_stats *sta
         sw_site_stats part;
         rc = experts_of(&part, job, site, stats, begin, sw_min_i64(begin + n_at_a_time, n), err);
         if (rc != SW_OK) break;
+        if (site == SW_SITE_DOWN_IN && begin + n_at_a_time >= n) sw_block_job_is_seen(job);
         rc = solve_group(job, site, stats, &part, shared, err);
         sw_site_stats_free(&part);
     }
@@ -546,7 +566,8 @@ static sw_code solve_site(sw_block_job *job, sw_site site, sw_site_stats *stats,
         rc = solve_experts(job, site, stats, &shared, err);
     }
 done:
-    for (int64_t i = 0; loaded && i < job->n_linears; i++) sw_mem_put(loaded[i]);
+    for (int64_t i = 0; loaded && i < job->n_linears; i++)
+        sw_weight_room_put(job->rooms, loaded[i]);
     sw_mem_put(loaded);
     sw_mem_put(linear);
     sw_mem_put(strengths);

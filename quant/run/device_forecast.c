@@ -133,6 +133,26 @@ static void hold_quantized(sw_device_ledger *l)
     l->has_quantized = true;
 }
 
+/* Those of the block that was observed, then the original's (cuda_ahead.h), where there is room. */
+void sw_ledger_keep_experts(sw_device_ledger *l, int64_t k)
+{
+    const int64_t all = sw_device_layer_bytes(l->r->model, l->layer, true);
+    const int64_t held = all - sw_device_layer_bytes(l->r->model, l->layer, false);
+
+    if (!l->out->has_streams || l->staying_bytes || !sw_cuda_may_stay(sw_ledger_left(l), held, k))
+        return;
+    l->staying_bytes = held;
+    if (l->with_cross && sw_cuda_may_stay(sw_ledger_left(l), held + all, k))
+        l->staying_bytes += all;
+    sw_ledger_take(l, SW_DEVICE_WEIGHTS, l->staying_bytes);
+}
+
+static void drop_experts(sw_device_ledger *l)
+{
+    sw_ledger_put(l, SW_DEVICE_WEIGHTS, l->staying_bytes);
+    l->staying_bytes = 0;
+}
+
 static void drop_quantized(sw_device_ledger *l)
 {
     if (l->has_quantized)
@@ -148,6 +168,7 @@ static void advance(sw_device_ledger *l, sw_half half)
 
     l->step = "moving the streams";
     if (!l->out->has_streams) return;
+    drop_experts(l); /* as part of what comes */
     load_original(l, with_experts);
     hold_quantized(l);
     if (with_experts)
@@ -325,6 +346,7 @@ static sw_code take_layer(sw_device_ledger *l, int64_t n_layers, sw_err *err)
                           sw_device_layer_bytes(l->r->model, l->layer, l->has_experts));
         l->has_original = false;
         drop_quantized(l);
+        drop_experts(l);
     } else {
         sw_ledger_round(l);
     }

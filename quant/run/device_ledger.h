@@ -25,7 +25,8 @@ typedef struct sw_device_ledger {
     sw_share_linear *linears;       /* [n_refs] those that are solved side by side now, */
     sw_site_share share;            /* and which of their rows the ranks have; n 0: nobody shares */
     bool has_original, has_experts; /* the original block lies there, with its experts; */
-    bool has_quantized;             /* and the quantized one, without them */
+    bool has_quantized;             /* and the quantized one, without them, */
+    int64_t staying_bytes;          /* but for these: they stay while others are solved */
     sw_half ahead;
 } sw_device_ledger;
 
@@ -48,6 +49,8 @@ int64_t sw_sum_part_bytes(const sw_sum_size *s);
 
 /* The text runs through the layer's experts [some of them] and their sums of a site. */
 void sw_ledger_observe_experts(sw_device_ledger *l, sw_site site, int64_t n_experts);
+/* Experts that stay on the device while those are solved whose inputs, of k, were observed. */
+void sw_ledger_keep_experts(sw_device_ledger *l, int64_t k);
 /* Solve what waits for a site: its sums are there, with cross terms or not. */
 void sw_ledger_solve_site(sw_device_ledger *l, sw_site site);
 void sw_ledger_solve_experts(sw_device_ledger *l, sw_site site, bool has_shift);

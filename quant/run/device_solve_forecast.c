@@ -237,6 +237,7 @@ void sw_ledger_solve_experts(sw_device_ledger *l, sw_site site, bool has_shift)
     sums = l->now[SW_DEVICE_SUMS];
     sw_ledger_observe_experts(l, site, n);
     sums = l->now[SW_DEVICE_SUMS] - sums;
+    if (site == SW_SITE_DOWN_IN) sw_ledger_keep_experts(l, k);
     if (policy == SW_EXPERTS_SHRINK) weigh(l, k, n, site == SW_SITE_DOWN_IN);
     n_lanes = lanes_for(l, n, 8 * SW_SOLVED_MATRICES * k * k, max);
     work = work_bytes(n, max);

@@ -352,6 +352,18 @@ static void measure_layer(forecaster *f, const site_need needs[SW_SITE_COUNT], i
     f->measured_peak = sw_max_i64(f->measured_peak, stats + read + most);
 }
 
+/* Decoded values that the block goes on with once a site is solved. Where it runs on a device their
+ * memory is kept from block to block (weight_rooms.h), so it is there from the first site on. */
+static int64_t values_by(const forecaster *f, const site_need needs[SW_SITE_COUNT], int site)
+{
+    const int end = f->r->has_device_streams ? SW_SITE_COUNT - 1 : site;
+    int64_t sum = 0;
+
+    for (int s = 0; s <= end; s++)
+        if (needs[s].is_used) sum += 4 * needs[s].weights;
+    return sum;
+}
+
 static void take_layer(forecaster *f, int64_t layer, const site_need needs[SW_SITE_COUNT])
 {
     sw_forecast *out = f->out;
@@ -366,11 +378,10 @@ static void take_layer(forecaster *f, int64_t layer, const site_need needs[SW_SI
         if (one_pass && needs[site].is_used) all_stats += stats_of(f, &needs[site]);
     for (int site = 0; site < SW_SITE_COUNT; site++) {
         const site_need *need = &needs[site];
-        int64_t stats = 0, search = 0;
+        int64_t stats = 0, search = 0, held;
         if (!need->is_used) continue;
         out->weights += (double)need->weights;
         read += 2 * need->weights;  /* the mapping of the weights, as far as it was read */
-        block += 4 * need->weights; /* decoded values that the block goes on with */
         take_folds(f, layer, site, needs, &search, &block);
         if (is_solving) {
             stats = sw_max_i64(search, (one_pass ? all_stats : stats_of(f, need)) +
@@ -379,9 +390,10 @@ static void take_layer(forecaster *f, int64_t layer, const site_need needs[SW_SI
         } else {
             out->solve_units += need->busiest * (double)need->weights;
         }
-        if (stats + block + read > peak) {
-            peak = stats + block + read;
-            worst_block = block + read;
+        held = block + read + values_by(f, needs, site);
+        if (stats + held > peak) {
+            peak = stats + held;
+            worst_block = held;
         }
     }
     if (f->r->calib) count_forward(f, layer, needs);

@@ -74,25 +74,16 @@ sw_code sw_linear_load(float *w, const sw_block_job *job, const sw_linear_ref *r
     return sw_weight_load(w, dense, ref->n_out, ref->k_in, n_threads, err);
 }
 
-/* Room for a weight that stays with the block when it is run on, else for the largest. */
-static sw_code get_room(float **out, sw_block_job *job, const sw_linear_ref *ref, sw_err *err)
+/* Room for a weight that stays with the block when it is run on, else for the largest, which all
+ * use in turn. */
+static sw_code get_room(float **out, const sw_block_job *job, const sw_linear_ref *ref,
+                        int n_threads, sw_err *err)
 {
-    sw_weight_room *spare = &job->spare;
-    int64_t n = 0;
-    sw_code rc;
+    int64_t n = ref->n_out * ref->k_in;
 
-    if (job->streams) return SW_MEM_GET(out, ref->n_out * ref->k_in, "weight", err);
-    for (int64_t i = 0; i < job->n_linears; i++)
+    for (int64_t i = 0; i < job->n_linears && !job->streams; i++)
         n = sw_max_i64(n, job->linears[i].n_out * job->linears[i].k_in);
-    if (spare->n_elems < n) {
-        sw_mem_put(spare->w);
-        *spare = (sw_weight_room){.w = NULL};
-        rc = SW_MEM_GET_WIDE(&spare->w, n, "weight", job->options->n_threads, err);
-        if (rc != SW_OK) return rc;
-        spare->n_elems = n;
-    }
-    *out = spare->w;
-    return SW_OK;
+    return sw_weight_room_take(out, job->rooms, n, n_threads, err);
 }
 
 static sw_code take_input_scale(sw_qtensor *q, const sw_block_job *job, const sw_linear_ref *ref,
@@ -158,7 +149,7 @@ void sw_solved_free(sw_solved *out, const sw_block_job *job)
     sw_qtensor_free(&out->q);
     sw_mem_put(out->figures);
     out->figures = NULL;
-    if (out->w != job->spare.w) sw_mem_put(out->w);
+    sw_weight_room_put(job->rooms, out->w);
     out->w = NULL;
 }
 
@@ -263,7 +254,7 @@ sw_code sw_linear_solve(sw_solved *out, sw_block_job *job, int64_t i, const sw_s
 
     (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
     if (!out->w) {
-        rc = get_room(&out->w, job, ref, err);
+        rc = get_room(&out->w, job, ref, at->n_threads, err);
         if (rc == SW_OK) rc = sw_linear_load(out->w, job, ref, at->n_threads, err);
         sw_span_close(span, path);
     }
@@ -306,24 +297,23 @@ static bool is_mine(const exchange *e, int64_t i)
     return e->all[i].rank == sw_team_rank(e->job->options->team);
 }
 
-/* Room for what another rank has. */
-static sw_code await(const exchange *e, int64_t i, sw_err *err)
+sw_code sw_linear_await(sw_solved *out, const sw_block_job *job, int64_t i, int n_threads,
+                        sw_err *err)
 {
-    const int64_t which = e->all[i].linear;
-    const sw_linear_ref *ref = &e->job->linears[which];
-    sw_solved *out = &e->out[which];
-    char path[256];
-    sw_code rc;
+    const sw_linear_ref *ref = &job->linears[i];
+    const sw_span span = sw_span_open("room for codes");
+    char path[256] = "";
+    sw_code rc = sw_qtensor_alloc_wide(&out->q, &job->specs[i], ref->n_out, ref->k_in, n_threads,
+                                       err);
 
-    if (is_mine(e, i)) return SW_OK;
-    rc = sw_qtensor_alloc(&out->q, &e->job->specs[which], ref->n_out, ref->k_in, err);
-    if (rc == SW_OK && e->job->streams) rc = get_room(&out->w, e->job, ref, err);
-    if (rc != SW_OK && sw_model_slot_path(path, e->job->model, ref->layer, ref->slot, ref->expert))
+    if (rc == SW_OK && job->streams) rc = get_room(&out->w, job, ref, n_threads, err);
+    if (sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert) && rc != SW_OK)
         sw_err_prefix(err, "%s", path);
+    sw_span_close(span, path);
     return rc;
 }
 
-/* And when it is there, its values for whoever runs the block. */
+/* When it is there, its values for whoever runs the block. */
 static void decode_some(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const exchange *e = ctx;
@@ -347,7 +337,6 @@ static sw_code share_all(const exchange *e, int64_t n, sw_err *err)
     for (int64_t i = 0; i < n && rc == SW_OK; i++) {
         sw_solved *out = &e->out[e->all[i].linear];
 
-        rc = await(e, i, err);
         items[i] = (sw_share_whole){&out->q, &out->report, e->all[i].rank};
     }
     if (rc == SW_OK) rc = sw_share_tensors(items, n, e->job->options->team, err);
@@ -358,6 +347,7 @@ static sw_code share_all(const exchange *e, int64_t n, sw_err *err)
 sw_code sw_linears_exchange(sw_solved *out, sw_block_job *job, const sw_solved_by *all, int64_t n,
                             sw_err *err)
 {
+    const sw_span span = sw_span_open("exchange");
     exchange e = {out, job, all};
     sw_code rc = share_all(&e, n, err);
 
@@ -365,5 +355,6 @@ sw_code sw_linears_exchange(sw_solved *out, sw_block_job *job, const sw_solved_b
         sw_parallel_for(job->options->n_threads, n, 1, decode_some, &e);
     for (int64_t i = 0; i < n && rc == SW_OK; i++)
         rc = sw_linear_hand_on(&out[all[i].linear], job, all[i].linear, err);
+    sw_span_close(span, NULL);
     return rc;
 }

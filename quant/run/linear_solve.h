@@ -55,8 +55,12 @@ typedef struct sw_solved_by {
     int64_t linear;
     int rank;
 } sw_solved_by;
+/* Room for linear i, which another rank solves, in an empty `out`; freed by sw_solved_free whatever
+ * comes. */
+sw_code sw_linear_await(sw_solved *out, const sw_block_job *job, int64_t i, int n_threads,
+                        sw_err *err) SW_MUST_USE;
 /* n of them, of out [n_linears of the job], to all ranks in one go, then handed out in this order;
- * they are empty at other ranks before, and everywhere afterwards. */
+ * other ranks than the one have room for them before, and they are empty everywhere afterwards. */
 sw_code sw_linears_exchange(sw_solved *out, sw_block_job *job, const sw_solved_by *all, int64_t n,
                             sw_err *err) SW_MUST_USE;
 

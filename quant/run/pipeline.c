@@ -143,7 +143,8 @@ static sw_code restore_linear(sw_block_job *job, int64_t i, sw_err *err)
     sw_code rc;
 
     (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
-    if ((rc = SW_MEM_GET(&w, ref->n_out * ref->k_in, "weight", err)) != SW_OK) return rc;
+    rc = sw_weight_room_take(&w, job->rooms, ref->n_out * ref->k_in, job->options->n_threads, err);
+    if (rc != SW_OK) return rc;
     rc = sw_team_rank(team) == 0
              ? job->sink->get(job->sink->self, &q, path, err)
              : sw_qtensor_alloc(&q, &job->specs[i], ref->n_out, ref->k_in, err);
@@ -151,7 +152,7 @@ static sw_code restore_linear(sw_block_job *job, int64_t i, sw_err *err)
         rc = sw_share_tensors(&(sw_share_whole){&q, NULL, 0}, 1, team, err);
     if (rc != SW_OK) {
         sw_qtensor_free(&q);
-        sw_mem_put(w);
+        sw_weight_room_put(job->rooms, w);
         return rc;
     }
     sw_qtensor_decode(w, &q);
@@ -164,14 +165,14 @@ static sw_code restore_linear(sw_block_job *job, int64_t i, sw_err *err)
 /* A block that an earlier run finished. */
 static sw_code restore_block(const sw_model *model, const sw_st *st, int64_t layer,
                              const sw_quant_options *options, const sw_quant_sink *sink,
-                             sw_streams *streams, sw_weight_room *room,
+                             sw_streams *streams, sw_weight_rooms *rooms,
                              const sw_progress *progress, sw_err *err)
 {
-    sw_block_job job = {.model = model, .st = st, .options = options, .sink = sink};
+    sw_block_job job = {.model = model, .st = st, .options = options, .sink = sink,
+                        .rooms = rooms};
     sw_transform_job t;
     sw_code rc;
 
-    (void)room;
     if (!streams || layer + 1 == sw_quant_n_layers(model, sink)) return SW_OK;
     if ((rc = sw_block_job_new(&job, st, layer, err)) != SW_OK) goto done;
     for (int64_t i = 0; i < job.n_linears && rc == SW_OK; i++) rc = restore_linear(&job, i, err);
@@ -187,11 +188,11 @@ done:
 
 static sw_code quantize_block(const sw_model *model, const sw_st *st, int64_t layer,
                               const sw_quant_options *options, const sw_quant_sink *sink,
-                              sw_streams *streams, sw_weight_room *room,
+                              sw_streams *streams, sw_weight_rooms *rooms,
                               const sw_progress *progress, sw_err *err)
 {
     sw_block_job job = {.model = model, .st = st, .options = options, .sink = sink,
-                        .streams = streams, .progress = progress, .spare = *room};
+                        .streams = streams, .progress = progress, .rooms = rooms};
     bool is_last = layer + 1 == sw_quant_n_layers(model, sink);
     sw_span span = sw_span_open("open block");
     sw_code rc = sw_block_job_new(&job, st, layer, err);
@@ -208,8 +209,7 @@ static sw_code quantize_block(const sw_model *model, const sw_st *st, int64_t la
                                 progress, err);
 done:
     span = sw_span_open("close block");
-    *room = job.spare; /* for the next block */
-    job.spare = (sw_weight_room){.w = NULL};
+    if (streams && rc != SW_OK) sw_streams_forget(streams); /* which may be reading the block */
     sw_block_job_free(&job);
     sw_span_close(span, NULL);
     return rc;
@@ -231,6 +231,12 @@ sw_code sw_quant_blocks_done(int64_t *n, const sw_quant_sink *sink, const sw_qua
     return sw_team_broadcast(options->team, 0, n, sizeof *n, err);
 }
 
+/* Blocks that run in memory need it for sums, before their own weights take it again. */
+static bool keeps_rooms(const sw_streams *streams)
+{
+    return !streams || sw_backend_of(&streams->place) != &sw_backend_cpu;
+}
+
 sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *calib,
                      const sw_quant_options *options, const sw_quant_sink *sink,
                      const sw_progress *progress, sw_err *err)
@@ -240,7 +246,7 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
     int64_t n_done = 0;
     int64_t n_layers = sw_quant_n_layers(model, sink);
     sw_streams streams = {0};
-    sw_weight_room room = {.w = NULL};
+    sw_weight_rooms rooms;
     sw_code rc = SW_OK;
 
     if (options->algo->needs_statistics && !calib)
@@ -253,17 +259,19 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
                                         with_original && options->algo->repairs_errors, options,
                                         sink, progress, err)) != SW_OK)
         return rc;
+    sw_weight_rooms_begin(&rooms);
     for (int64_t layer = 0; layer < n_layers && rc == SW_OK; layer++) {
         sw_progress_step(progress, "quantize", layer, n_layers);
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
         rc = (layer < n_done ? restore_block : quantize_block)(
-            model, st, layer, options, sink, calib ? &streams : NULL, &room, progress, err);
+            model, st, layer, options, sink, calib ? &streams : NULL, &rooms, progress, err);
+        if (!keeps_rooms(calib ? &streams : NULL)) sw_weight_rooms_empty(&rooms);
         sw_st_forget(st);
         if (rc == SW_OK && layer >= n_done && sink->end_block)
             rc = sink->end_block(sink->self, layer, err);
     }
     if (rc == SW_OK) sw_progress_step(progress, "quantize", n_layers, n_layers);
     sw_streams_free(&streams);
-    sw_mem_put(room.w);
+    sw_weight_rooms_end(&rooms);
     return rc;
 }

@@ -19,6 +19,7 @@ typedef struct feed {
     const sw_progress *progress;
     sw_stats_windows windows;
     sw_streams streams; /* of the windows, in the original model; without a model where none run */
+    sw_weight_rooms rooms;
 } feed;
 
 static bool has_streams(const feed *f) { return f->streams.model != NULL; }
@@ -138,7 +139,7 @@ static sw_code put_kv(feed *f, sw_block_job *job, sw_err *err)
 static sw_code quantize_block(feed *f, int64_t layer, sw_err *err)
 {
     sw_block_job job = {.model = f->model, .st = f->st, .options = f->options, .sink = f->sink,
-                        .stats_file = f->file, .progress = f->progress};
+                        .stats_file = f->file, .progress = f->progress, .rooms = &f->rooms};
     sw_code rc = sw_block_job_new(&job, f->st, layer, err);
 
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
@@ -194,6 +195,7 @@ sw_code sw_quant_run_stats(const sw_model *model, const sw_st *st, const sw_zpac
 
     if (rc == SW_OK) rc = sw_quant_blocks_done(&n_done, sink, options, err);
     if (rc == SW_OK) rc = sw_blas_reserve(options->n_threads, err);
+    sw_weight_rooms_begin(&f.rooms);
     if (rc == SW_OK && options->algo->transform) rc = open_windows(&f, err);
     for (int64_t layer = 0; layer < n_layers && rc == SW_OK; layer++) {
         sw_progress_step(progress, "quantize", layer, n_layers);
@@ -204,6 +206,7 @@ sw_code sw_quant_run_stats(const sw_model *model, const sw_st *st, const sw_zpac
             rc = sink->end_block(sink->self, layer, err);
     }
     if (rc == SW_OK) sw_progress_step(progress, "quantize", n_layers, n_layers);
+    sw_weight_rooms_end(&f.rooms);
     sw_streams_free(&f.streams);
     sw_stats_windows_free(&f.windows);
     return rc;

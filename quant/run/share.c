@@ -221,17 +221,21 @@ sw_code sw_share_forms(double (*by_row)[5], const sw_factor *factor, const sw_he
                            w + rows.begin * factor->k_in, rows.end - rows.begin, cap, err);
 }
 
-sw_code sw_share_gather_forms(double (*by_row)[5], const sw_site_share *share, int64_t i,
-                              sw_team *team, sw_err *err)
+sw_code sw_share_gather_forms(double (*const *forms)[5], const int64_t *linear, int64_t n,
+                              const sw_site_share *share, sw_team *team, sw_err *err)
 {
-    const row_array array = {by_row, (int64_t)sizeof *by_row};
     sw_team_part *parts = NULL;
-    int64_t n = 0;
-    sw_code rc = SW_MEM_GET(&parts, share->n_ranks, "rows of ranks", err);
+    int64_t n_parts = 0;
+    sw_code rc = SW_MEM_GET(&parts, n * share->n_ranks, "rows of ranks", err);
 
-    for (int rank = 0; rank < share->n_ranks && rc == SW_OK; rank++)
-        add_parts(parts, &n, &array, 1, sw_site_share_rows(share, i, rank), rank);
-    if (rc == SW_OK) rc = sw_team_share(team, parts, n, err);
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
+        const row_array array = {forms[linear[i]], (int64_t)sizeof **forms};
+
+        for (int rank = 0; rank < share->n_ranks; rank++)
+            add_parts(parts, &n_parts, &array, 1, sw_site_share_rows(share, linear[i], rank),
+                      rank);
+    }
+    if (rc == SW_OK) rc = sw_team_share(team, parts, n_parts, err);
     sw_mem_put(parts);
     return rc;
 }

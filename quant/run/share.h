@@ -36,13 +36,14 @@ typedef struct sw_share_item {
  * rank calls it. */
 sw_code sw_share_gather(const sw_share_item *items, int64_t n, const sw_site_share *share,
                         struct sw_team *team, sw_err *err) SW_MUST_USE;
-/* by_row [n_out]: the forms (target.h) of these rows of a weight w; and those of all ranks' rows of
- * linear i, to all. */
+/* by_row [n_out]: the forms (target.h) of these rows of a weight w. */
 sw_code sw_share_forms(double (*by_row)[5], const sw_factor *factor, const sw_hessian *seen,
                        const sw_hessian *held, const float *w, int64_t n_out, sw_rows rows,
                        sw_strengths cap, sw_err *err) SW_MUST_USE;
-sw_code sw_share_gather_forms(double (*by_row)[5], const sw_site_share *share, int64_t i,
-                              struct sw_team *team, sw_err *err) SW_MUST_USE;
+/* Those of all ranks' rows of n linears of a site, forms[linear[i]], to all. */
+sw_code sw_share_gather_forms(double (*const *forms)[5], const int64_t *linear, int64_t n,
+                              const sw_site_share *share, struct sw_team *team,
+                              sw_err *err) SW_MUST_USE;
 
 /* A tensor that rank `from` has, and how it was solved (or NULL); allocated with its spec and shape
  * at every rank. */

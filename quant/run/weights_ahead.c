@@ -11,9 +11,10 @@ static float *load(const sw_block_job *job, const sw_linear_ref *ref)
     sw_err ignored = {0};
     float *w = NULL;
 
-    if (SW_MEM_GET(&w, ref->n_out * ref->k_in, "weight", &ignored) != SW_OK) return NULL;
+    if (sw_weight_room_take(&w, job->rooms, ref->n_out * ref->k_in, n_threads, &ignored) != SW_OK)
+        return NULL;
     if (sw_linear_load(w, job, ref, n_threads, &ignored) == SW_OK) return w;
-    sw_mem_put(w);
+    sw_weight_room_put(job->rooms, w);
     return NULL;
 }
 

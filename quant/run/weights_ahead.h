@@ -23,7 +23,7 @@ typedef struct sw_weights_ahead {
 void sw_weights_ahead_begin(sw_weights_ahead *out, sw_block_job *job,
                             const bool wanted[SW_SITE_COUNT]);
 void sw_weights_ahead_end(sw_weights_ahead *ahead);
-/* The weight of linear i, for the caller to keep; NULL: it was not read. */
+/* The weight of linear i, a room for the caller to keep; NULL: it was not read. */
 float *sw_weights_ahead_take(const sw_block_job *job, int64_t i);
 
 #endif

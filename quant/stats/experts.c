@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "formats/io/profile.h"
 #include "quant/lanes.h"
 
 static void site_free(sw_expert_site *site)
@@ -140,11 +141,13 @@ sw_code sw_experts_weigh(sw_expert_stats *experts, int64_t n_experts, const sw_h
     const int64_t k = sw_max_i64(in ? in_all->k_in : 0, down ? down->k_in : 0);
     const sw_lane_work work = {.self = &w, .item_bytes = 8 * SW_WEIGHED_MATRICES * k * k,
                                .work = weigh_expert};
+    const sw_span span = sw_span_open("weigh experts");
     sw_code rc = in ? sw_prior_new(&prior, in_all, err) : SW_OK;
 
     if (rc == SW_OK && (in || down))
         rc = sw_lanes_run(in ? &in_all->place : &down->place, SW_LANES_ANY, n_experts, &work, err);
     sw_prior_free(&prior);
+    sw_span_close(span, NULL);
     return rc;
 }
 

@@ -12,7 +12,7 @@
 
 #include "tests/emulate/emulate.h"
 
-#define DEVICE_BYTES ((size_t)4 << 30)
+#define DEVICE_BYTES ((size_t)64 << 30)
 #define ENTRIES_MAX 1024
 #define CHECK_ALIGN ((size_t)256)
 

@@ -45,7 +45,7 @@ static void put(sw_device_block *on_device, const sw_linear_ref *ref, const floa
     sw_device_put(gpu, d);
 }
 
-/* Every linear of `block` in turn, and what is there of it. */
+/* Every linear of `block` in turn, and what is there of it: every other one from the device. */
 static void change_all(sw_block *block, const sw_model *m, sw_device_block *on_device)
 {
     const int64_t n = sw_model_linears(m, block->layer, NULL, 0);
@@ -56,9 +56,10 @@ static void change_all(sw_block *block, const sw_model *m, sw_device_block *on_d
         sw_weight *w = sw_block_weight(block, refs[i].slot, refs[i].expert);
         float *values = changed(block, &refs[i], i);
 
-        put(on_device, &refs[i], values);
         w->dense = values;
         w->dense_dtype = SW_DTYPE_F32;
+        if (i % 2) put(on_device, &refs[i], values);
+        else MUST(sw_device_block_take(on_device, refs[i].slot, refs[i].expert, block, err));
     }
     free(refs);
 }

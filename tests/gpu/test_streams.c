@@ -6,7 +6,9 @@
  * gets other values, as it does when it is solved: the first time all of the block is copied again,
  * the second time what has changed. Where a scale has gone from what a site reads into its linear,
  * the original stream is seen in a block with the scale, or in one without it that is told of it:
- * powers of two, so that both have to come to the same.
+ * powers of two, so that both have to come to the same. Experts that are held from observing
+ * to moving, and an original block that was loaded beside solving, move the streams as blocks do that
+ * are loaded then.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -281,6 +283,84 @@ static void scales_are_divided_out(void **state)
     for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) check_look(&looks[i]);
 }
 
+/* Weights of some experts with other values; freed with the block. */
+static void disturb_experts(sw_block *block, sw_slot slot, int64_t n_experts)
+{
+    const int part = (int)slot - SW_SLOT_GATE;
+
+    for (int64_t e = 0; e < n_experts; e += 2) {
+        sw_weight *w = &block->experts[part][e];
+        const int64_t n = w->n_out * w->k_in;
+        test_rng rng = {(uint64_t)(53 + e)};
+        float *values = NULL;
+
+        MUST(SW_ARENA_TAKE(&values, &block->arena, n, &err));
+        MUST(sw_float_decode_n(values, w->dense, w->dense_dtype, n, &err));
+        for (int64_t i = 0; i < n; i++) values[i] *= (float)(1 + 0.2 * test_gauss(&rng));
+        w->dense = values;
+        w->dense_dtype = SW_DTYPE_F32;
+    }
+}
+
+/* The second half of a sparse block, its experts observed on the way. */
+static void pass_experts(float *out[2], bool is_held)
+{
+    const sw_place at = {.backend = &sw_backend_cuda, .device = solver, .n_threads = 4};
+    const bool wanted[SW_SITE_COUNT] = {[SW_SITE_DOWN_IN] = true};
+    sw_block original = {0}, quantized = {0};
+    uint32_t *ids = malloc(sizeof *ids * SEQS * LEN);
+    test_rng rng = {19};
+    const sw_model *m;
+    sw_site_stats stats;
+    sw_streams s = {0};
+    const sw_cuda_streams *on;
+    int64_t n_bytes;
+    stats_case c;
+
+    stats_case_open(&c, "qwen3_moe");
+    m = &c.ckpt.model;
+    for (int i = 0; i < SEQS * LEN; i++)
+        ids[i] = (uint32_t)(test_uniform(&rng) * (double)m->vocab);
+    c.calib = (sw_calib){ids, SEQS, LEN};
+    MUST(sw_streams_new(&s, &at, m, c.ckpt.st, &c.calib, true, NULL, &err));
+    on = s.own;
+    MUST(sw_block_load(&original, m, c.ckpt.st, 1, &err));
+    MUST(sw_block_load(&quantized, m, c.ckpt.st, 1, &err));
+    MUST(sw_streams_advance(&s, &quantized, &original, SW_HALF_ATTENTION, NULL, &err));
+    disturb_experts(&quantized, SW_SLOT_UP, m->n_experts);
+    MUST(sw_site_stats_new_experts(&stats, m, 1, wanted, SW_EXPERTS_SHRINK, 0, m->n_experts, &at,
+                                   &err));
+    MUST(sw_streams_observe(&s, &stats, &quantized, &original, NULL, &err));
+    assert_true(on->held && on->held_has_experts);
+    disturb_experts(&quantized, SW_SLOT_DOWN, m->n_experts);
+    if (is_held) sw_backend_cuda.streams_expect(&s, &original);
+    else sw_streams_forget(&s);
+    assert_int_equal(on->ahead != NULL, is_held);
+    MUST(sw_streams_advance(&s, &quantized, &original, SW_HALF_BOTH, NULL, &err));
+    n_bytes = SEQS * LEN * m->hidden * 4;
+    out[0] = fetch(on->d_x, n_bytes);
+    out[1] = fetch(on->d_x0, n_bytes);
+    sw_site_stats_free(&stats);
+    sw_block_free(&original);
+    sw_block_free(&quantized);
+    sw_streams_free(&s);
+    stats_case_close(&c);
+    free(ids);
+}
+
+static void held_experts_move_the_streams(void **state)
+{
+    float *held[2], *anew[2];
+
+    (void)state;
+    pass_experts(held, true);
+    pass_experts(anew, false);
+    for (int i = 0; i < 2; i++)
+        assert_memory_equal(held[i], anew[i], sizeof **held * SEQS * LEN * 128);
+    assert_memory_not_equal(held[0], held[1], sizeof **held * SEQS * LEN * 128);
+    for (int i = 0; i < 2; i++) free(held[i]), free(anew[i]);
+}
+
 static int open_all(void **state)
 {
     (void)state;
@@ -293,14 +373,16 @@ static int close_all(void **state)
     return solver_pair_close(gpu, solver);
 }
 
-int main(void)
+int main(int argc, char *argv[])
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(scales_are_divided_out),
-                                       cmocka_unit_test(original_moves_while_it_is_seen)};
+                                       cmocka_unit_test(original_moves_while_it_is_seen),
+                                       cmocka_unit_test(held_experts_move_the_streams)};
 
     if (sw_device_count() < 1) {
         printf("no CUDA device: nothing was tested\n");
         return 77;
     }
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

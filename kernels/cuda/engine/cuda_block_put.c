@@ -13,21 +13,21 @@ static sw_slot home_of(const sw_device_block *b, sw_slot slot)
     return slot;
 }
 
-/* Gates and ups may lie in one weight, ups below. */
-static sw_code put_expert(sw_device_block *b, int part, int64_t expert, const float *d_values,
-                          sw_err *err)
+/* Where the rows of an expert's weight lie. Gates and ups may be in one weight, ups below. */
+static sw_code expert_rows(sw_bf16_rows *out, int64_t *n_out, const sw_device_block *b,
+                           sw_slot slot, int64_t expert, sw_err *err)
 {
     const sw_model *m = b->e->m;
+    const int part = (int)slot - SW_SLOT_GATE;
     const bool is_joined = part == 1 && b->is_expert_fused;
-    const int64_t n_out = part == 2 ? m->moe_hidden : m->moe_intermediate;
-    const int64_t first = is_joined && !b->is_expert_ungated ? n_out : 0;
     const sw_device_weight *w = b->experts[0] ? &b->experts[is_joined ? 0 : part][expert] : NULL;
-    sw_bf16_rows to;
 
+    *n_out = part == 2 ? m->moe_hidden : m->moe_intermediate;
     if (!w || !w->d_dense)
         return SW_FAIL(err, SW_E_BUG, "an expert that is not loaded as floats");
-    to = (sw_bf16_rows){w->d_dense + first * w->k_in, w->k_in};
-    return sw_cuda_to_bf16(to, d_values, (sw_bf16_rows){0}, n_out, w->k_in, b->e->how, err);
+    *out = (sw_bf16_rows){
+        w->d_dense + (is_joined && !b->is_expert_ungated ? *n_out * w->k_in : 0), w->k_in};
+    return SW_OK;
 }
 
 /* Where the rows of a slot lie in the weight that holds them. */
@@ -80,24 +80,32 @@ sw_code sw_device_dense_load(sw_bf16 *d_to, const sw_device_store *store, const 
                            "weights that are there", err);
 }
 
+static sw_code rows_for(sw_bf16_rows *out, int64_t *n_out, const sw_device_block *b, sw_slot slot,
+                        int64_t expert, sw_err *err)
+{
+    return expert >= 0 ? expert_rows(out, n_out, b, slot, expert, err)
+                       : rows_of(out, n_out, b, slot, err);
+}
+
 sw_code sw_device_block_put(sw_device_block *b, sw_slot slot, int64_t expert, const float *d_values,
                             sw_err *err)
 {
     sw_bf16_rows to;
     int64_t n_out;
-    sw_code rc;
+    sw_code rc = rows_for(&to, &n_out, b, slot, expert, err);
 
-    if (expert >= 0) return put_expert(b, (int)slot - SW_SLOT_GATE, expert, d_values, err);
-    if ((rc = rows_of(&to, &n_out, b, slot, err)) != SW_OK) return rc;
+    if (rc != SW_OK) return rc;
     return sw_cuda_to_bf16(to, d_values, (sw_bf16_rows){0}, n_out, to.stride, b->e->how, err);
 }
 
-sw_code sw_device_block_take(sw_device_block *b, sw_slot slot, const sw_block *from, sw_err *err)
+sw_code sw_device_block_take(sw_device_block *b, sw_slot slot, int64_t expert, const sw_block *from,
+                             sw_err *err)
 {
-    const sw_weight *w = &from->linear[slot];
+    const sw_weight *w = expert < 0 ? &from->linear[slot]
+                                    : &from->experts[(int)slot - SW_SLOT_GATE][expert];
     sw_bf16_rows to;
     int64_t n_out;
-    sw_code rc = rows_of(&to, &n_out, b, slot, err);
+    sw_code rc = rows_for(&to, &n_out, b, slot, expert, err);
 
     if (rc != SW_OK) return rc;
     return sw_device_copy_as_bf16(b->e->gpu, to.d, w->dense, w->dense_dtype, n_out * to.stride,

@@ -209,6 +209,7 @@ void sw_device_engine_free(sw_device_engine *e)
     sw_angles_free(&e->angles.host);
     sw_angles_free(&e->window_angles.host);
     sw_moe_scratch_free(&e->moe.host);
+    sw_mem_put(e->moe.counts);
     sw_mem_put(e);
 }
 

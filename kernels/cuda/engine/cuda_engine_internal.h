@@ -44,7 +44,8 @@ typedef struct sw_device_weight {
     int n_coded, n_decoded; /* quantized linears in it: multiplied as codes, or as BF16 */
 } sw_device_weight;
 
-/* n stored elements to BF16 on the device. */
+/* n stored elements to BF16 on the device, for what its stream does afterwards; `from` is not read
+ * any more. */
 sw_code sw_device_copy_as_bf16(sw_device *gpu, sw_bf16 *d_to, const void *from, sw_dtype dtype,
                                int64_t n, sw_err *err) SW_MUST_USE;
 /* The values of a dense linear, from memory or from the block that is like the store's. */
@@ -114,7 +115,8 @@ typedef struct sw_device_moe {
     sw_bf16 *d_scaled;            /* [max_tokens, moe_hidden] where that is shown, or NULL */
     sw_bf16 *d_rows, *d_gate, *d_out;       /* [max_tokens * n_used, ...] by expert */
     int32_t *d_flags;                       /* of experts/routed.h */
-    sw_moe_scratch host;                    /* chosen, share, tokens, token_share, starts */
+    int32_t *d_counts, *counts;             /* [n_experts, 2] of sw_list_args, there and here */
+    sw_moe_scratch host;                    /* tokens, starts */
 } sw_device_moe;
 
 /* Of models with far keys, per token or per pair of a token and what its row says. */

@@ -1,10 +1,8 @@
 /* cuda_moe.c - a sparse feed-forward layer on the device. Routing is done on the device; then
  * grouped products take all of it where there are some for its weights (cuda_routed.c). Elsewhere,
  * and where a tap wants to see rows, a step of few tokens runs a product for each pair of a token
- * and one of its experts, and more tokens are listed by expert on the host, one product an expert.
+ * and one of its experts, and more tokens are listed by expert, one product an expert.
  * See kernels/engine/moe.c for what it computes. */
-#include <string.h>
-
 #include "formats/base/size.h"
 #include "kernels/cuda/engine/cuda_engine_internal.h"
 #include "kernels/cuda/experts/routed.h"
@@ -39,10 +37,9 @@ sw_code sw_device_moe_new(sw_device_engine *e, sw_err *err)
         (rc = SW_STORE_TAKE(&moe->d_out, s, n_used * m->moe_hidden, "expert outputs", err)) ||
         (rc = SW_STORE_TAKE(&moe->d_gate, s, n_used * 2 * m->moe_intermediate, "expert gates",
                             err)) != SW_OK ||
-        (rc = SW_MEM_GET(&host->chosen, n_used, "chosen experts", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&host->share, n_used, "expert weights", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&host->tokens, n_used, "routed tokens", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&host->token_share, n_used, "routed weights", err)) != SW_OK)
+        (rc = SW_STORE_TAKE(&moe->d_counts, s, 2 * m->n_experts, "expert counts", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&moe->counts, 2 * m->n_experts, "expert counts", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&host->tokens, n_used, "routed tokens", err)) != SW_OK)
         return rc;
     return SW_MEM_GET(&host->starts, m->n_experts + 1, "expert starts", err);
 }
@@ -80,52 +77,38 @@ static sw_code choose(sw_device_run *run, sw_err *err)
     return sw_cuda_route(&a, e->how, err);
 }
 
-/* Which half of the text a token lies in. Without halves all are in the first. */
-static int half_of(const sw_device_tap *tap, int64_t token)
+/* Where the pairs of each expert begin. */
+static void add_up(int64_t *starts, const int32_t *counts, int64_t n_experts)
 {
-    return tap && tap->stretch ? (int)((tap->first_token + token) / tap->stretch % 2) : 0;
+    starts[0] = 0;
+    for (int64_t x = 0; x < n_experts; x++)
+        starts[x + 1] = starts[x] + counts[2 * x] + counts[2 * x + 1];
 }
 
-/* Counting sort by expert, and within each by the half that a tap asks for; token order stays. */
-static void list_tokens(sw_moe_scratch *moe, int64_t n_experts, int64_t n_used, int64_t k,
-                        const sw_device_tap *tap)
-{
-    const int n_halves = tap && tap->stretch ? 2 : 1;
-
-    memset(moe->starts, 0, (size_t)(n_experts + 1) * sizeof *moe->starts);
-    for (int64_t i = 0; i < n_used; i++) moe->starts[moe->chosen[i] + 1]++;
-    for (int64_t e = 0; e < n_experts; e++) moe->starts[e + 1] += moe->starts[e];
-    for (int half = 0; half < n_halves; half++)
-        for (int64_t token = 0; token < n_used / k; token++) {
-            if (half_of(tap, token) != half) continue;
-            for (int64_t i = token * k; i < (token + 1) * k; i++) {
-                const int64_t at = moe->starts[moe->chosen[i]]++;
-
-                moe->tokens[at] = (int32_t)token;
-                moe->token_share[at] = moe->share[i];
-            }
-        }
-    for (int64_t e = n_experts; e > 0; e--) moe->starts[e] = moe->starts[e - 1];
-    moe->starts[0] = 0;
-}
-
-static sw_code list_on_host(sw_device_run *run, sw_err *err)
+/* Tokens by expert, and within each by the half that a tap asks for; token order stays. The host
+ * hears how many there are, and a tap which. */
+static sw_code list_tokens(sw_device_run *run, sw_err *err)
 {
     sw_device_engine *e = run->e;
     sw_device_moe *moe = &e->moe;
-    const int64_t k = e->m->n_experts_used, n = run->n_tokens * k, size_bytes = 4 * n;
-    sw_code rc;
+    const sw_device_tap *tap = run->tap;
+    const int64_t n = run->n_tokens * e->m->n_experts_used;
+    const sw_list_args a = {.chosen = moe->d_chosen,
+                            .share = moe->d_in_share ? moe->d_in_share : moe->d_share,
+                            .tokens = moe->d_tokens, .token_share = moe->d_token_share,
+                            .counts = moe->d_counts, .n_pairs = n,
+                            .first_token = tap ? tap->first_token : 0,
+                            .stretch = tap ? tap->stretch : 0,
+                            .n_used = (int)e->m->n_experts_used,
+                            .n_experts = (int)e->m->n_experts};
+    sw_code rc = sw_cuda_list(&a, e->how, err);
 
-    if ((rc = sw_device_download(e->gpu, moe->host.chosen, moe->d_chosen, size_bytes, err)) !=
-            SW_OK ||
-        (rc = sw_device_download(e->gpu, moe->host.share,
-                                 moe->d_in_share ? moe->d_in_share : moe->d_share, size_bytes,
-                                 err)) != SW_OK)
-        return rc;
-    list_tokens(&moe->host, e->m->n_experts, n, k, run->tap);
-    if ((rc = sw_device_upload(e->gpu, moe->d_tokens, moe->host.tokens, size_bytes, err)) != SW_OK)
-        return rc;
-    return sw_device_upload(e->gpu, moe->d_token_share, moe->host.token_share, size_bytes, err);
+    if (rc == SW_OK && tap)
+        rc = sw_device_download(e->gpu, moe->host.tokens, moe->d_tokens, n * 4, err);
+    if (rc == SW_OK)
+        rc = sw_device_download(e->gpu, moe->counts, moe->d_counts, 2 * e->m->n_experts * 4, err);
+    if (rc == SW_OK) add_up(moe->host.starts, moe->counts, e->m->n_experts);
+    return rc;
 }
 
 static sw_code show(const sw_device_run *run, sw_site site, int64_t expert, sw_bf16_rows x,
@@ -289,7 +272,7 @@ static sw_code run_on_device(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows 
     return sw_cuda_combine(&sum, e->how, err);
 }
 
-/* By lists that the host makes: a product for each expert. */
+/* By lists: a product for each expert. */
 static sw_code run_listed(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
                           sw_err *err)
 {
@@ -300,7 +283,7 @@ static sw_code run_listed(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src
     const float *shares = e->moe.d_in_share ? e->moe.d_token_share : NULL;
     sw_code rc;
 
-    if ((rc = list_on_host(run, err)) != SW_OK ||
+    if ((rc = list_tokens(run, err)) != SW_OK ||
         (rc = sw_cuda_gather(rows, src, e->moe.d_tokens, shares, n_used, hidden, e->how, err)) !=
             SW_OK ||
         (rc = sw_device_fill(e->gpu, e->moe.d_sum, 0, run->n_tokens * hidden * 4, err)) != SW_OK)

@@ -1,6 +1,7 @@
 /* cuda_narrow.c - stored elements to BF16 on the device. See cuda_engine_internal.h. */
 #include "formats/base/size.h"
 #include "kernels/cuda/engine/cuda_engine_internal.h"
+#include "kernels/cuda/runtime/cuda_upload.h"
 
 #define CHUNK_ELEMS ((int64_t)1 << 20)
 #define PIECE_ELEMS ((int64_t)4 << 20) /* of floats that pass through the device's memory */
@@ -22,7 +23,7 @@ static sw_code convert_on_host(sw_device *gpu, sw_bf16 *d_to, const char *from, 
 
         rc = sw_float_decode_n(values, from + at * elem_bytes, dtype, some, err);
         if (rc == SW_OK) rc = sw_float_encode_n(rounded, SW_DTYPE_BF16, values, some, err);
-        if (rc == SW_OK) rc = sw_device_upload(gpu, d_to + at, rounded, 2 * some, err);
+        if (rc == SW_OK) rc = sw_device_upload_begin(gpu, d_to + at, rounded, 2 * some, err);
     }
 done:
     sw_mem_put(values);
@@ -44,7 +45,7 @@ static sw_code round_on_device(sw_device *gpu, sw_bf16 *d_to, const float *from,
     for (int64_t at = 0; at < n && rc == SW_OK; at += n_most) {
         const int64_t some = sw_min_i64(n_most, n - at);
 
-        rc = sw_device_upload(gpu, d_floats, from + at, some * (int64_t)sizeof *from, err);
+        rc = sw_device_upload_begin(gpu, d_floats, from + at, some * (int64_t)sizeof *from, err);
         if (rc == SW_OK)
             rc = sw_cuda_narrow((sw_bf16_rows){d_to + at, some}, (sw_f32_rows){d_floats, some}, 1,
                                 some, how, err);
@@ -59,7 +60,7 @@ sw_code sw_device_copy_as_bf16(sw_device *gpu, sw_bf16 *d_to, const void *from, 
 {
     const int64_t piece_bytes = PIECE_ELEMS * (int64_t)sizeof(float);
 
-    if (dtype == SW_DTYPE_BF16) return sw_device_upload(gpu, d_to, from, 2 * n, err);
+    if (dtype == SW_DTYPE_BF16) return sw_device_upload_begin(gpu, d_to, from, 2 * n, err);
     if (dtype == SW_DTYPE_F32 && sw_device_left_bytes(gpu) > 2 * piece_bytes)
         return round_on_device(gpu, d_to, from, n, err);
     return convert_on_host(gpu, d_to, from, dtype, n, err);

@@ -485,7 +485,7 @@ static sw_code load_block(sw_device_block *b, const sw_block *from, sw_err *err)
         if (rc == SW_OK)
             rc = load_vector(&b->norm_bias[s], b, from->norm_bias[s], (sw_slot)s, true, err);
     }
-    return rc == SW_OK ? sw_device_sync(b->e->gpu, err) : rc;
+    return rc == SW_OK ? sw_device_sync(b->store.gpu, err) : rc;
 }
 
 /* Into what `store` is at the beginning. */
@@ -525,6 +525,17 @@ sw_code sw_device_block_load_like(sw_device_block **out, sw_device_engine *e, co
     const sw_device_store store = {.gpu = e->gpu, .like = like, .like_of = like_of};
 
     return load_into(out, e, from, store, err);
+}
+
+/* From here on it is the engine's: what frees it follows what runs it. */
+sw_code sw_device_block_load_beside(sw_device_block **out, sw_device_engine *e, sw_device *branch,
+                                    const sw_block *from, sw_err *err)
+{
+    const sw_device_store store = {.gpu = branch};
+    const sw_code rc = load_into(out, e, from, store, err);
+
+    if (rc == SW_OK) (*out)->store.gpu = e->gpu;
+    return rc;
 }
 
 sw_code sw_device_block_load(sw_device_block **out, sw_device_engine *e, const sw_block *from,

@@ -1,5 +1,6 @@
 /* engine_experts.cu - experts of few tokens by lists that lie on the device: dense products, and
- * the sum over a token's experts. Quantized products are engine_one.cu's. See engine_ops.h. */
+ * the sum over a token's experts. Quantized products are engine_one.cu's. And the lists of many
+ * tokens, by expert. See engine_ops.h. */
 #include "kernels/cuda/ops/engine_glu.cuh"
 #include "kernels/cuda/ops/engine_launch.cuh"
 
@@ -106,4 +107,105 @@ extern "C" sw_code sw_cuda_combine(const sw_combine_args *a, sw_launch how, sw_e
 {
     return sw_start("expert sums", swk_combine, sw_blocks(a->n * (a->width / 8), N_THREADS),
                     N_THREADS, 0, how, err, *a);
+}
+
+/* ---- lists of many tokens ---- */
+
+#define LIST_THREADS 1024
+#define LIST_WARPS (LIST_THREADS / 32)
+#define LIST_EACH 4                               /* pairs of a thread at a time */
+#define LIST_STEP (LIST_THREADS * LIST_EACH)      /* no half has 2^16 of them */
+
+/* 1 for a pair of this expert in the first half of the text, 2^16 in the second, else 0. */
+static __device__ unsigned pair_counts(const sw_list_args &a, int64_t pair, int expert)
+{
+    if (pair >= a.n_pairs || a.chosen[pair] != expert) return 0;
+    if (!a.stretch) return 1;
+    return (a.first_token + pair / a.n_used) / a.stretch % 2 ? 1u << 16 : 1;
+}
+
+/* A block to an expert. */
+static __global__ void __launch_bounds__(LIST_THREADS) swk_count_pairs(sw_list_args a)
+{
+    __shared__ int sums[2];
+    int mine[2] = {};
+
+    sw_begin();
+    if (threadIdx.x < 2) sums[threadIdx.x] = 0;
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < a.n_pairs; i += LIST_THREADS) {
+        const unsigned n = pair_counts(a, i, (int)blockIdx.x);
+
+        mine[0] += (int)(n & 0xffff), mine[1] += (int)(n >> 16);
+    }
+    for (int half = 0; half < 2; half++)
+        if (mine[half]) atomicAdd(&sums[half], mine[half]);
+    __syncthreads();
+    if (threadIdx.x < 2) a.counts[2 * blockIdx.x + threadIdx.x] = sums[threadIdx.x];
+}
+
+/* The sum of n over the threads in front of this one, and over all of the block. */
+static __device__ unsigned sum_before(unsigned *all, unsigned n, unsigned *of_warps)
+{
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    unsigned sum = n, before = 0;
+
+    for (int d = 1; d < 32; d *= 2) {
+        const unsigned other = __shfl_up_sync(~0u, sum, d);
+
+        if (lane >= d) sum += other;
+    }
+    __syncthreads(); /* what was there has been read */
+    if (lane == 31) of_warps[warp] = sum;
+    __syncthreads();
+    *all = 0;
+    for (int w = 0; w < LIST_WARPS; w++) {
+        if (w < warp) before += of_warps[w];
+        *all += of_warps[w];
+    }
+    return before + sum - n;
+}
+
+/* Likewise, once all are counted. */
+static __global__ void __launch_bounds__(LIST_THREADS) swk_list_pairs(sw_list_args a)
+{
+    const int expert = (int)blockIdx.x;
+    __shared__ unsigned of_warps[LIST_WARPS];
+    __shared__ int first;
+
+    sw_begin();
+    if (threadIdx.x == 0) first = 0;
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < 2 * expert; i += LIST_THREADS)
+        atomicAdd(&first, a.counts[i]);
+    __syncthreads();
+    int at[2] = {first, first + a.counts[2 * expert]};
+
+    for (int64_t begin = 0; begin < a.n_pairs; begin += LIST_STEP) {
+        const int64_t mine = begin + threadIdx.x * LIST_EACH;
+        unsigned n[LIST_EACH], sum = 0, all, before;
+
+        for (int i = 0; i < LIST_EACH; i++) sum += n[i] = pair_counts(a, mine + i, expert);
+        before = sum_before(&all, sum, of_warps);
+        for (int i = 0; i < LIST_EACH; i++) {
+            const int half = n[i] > 1;
+            const int to = at[half] + (int)(half ? before >> 16 : before & 0xffff);
+
+            if (!n[i]) continue;
+            a.tokens[to] = (int32_t)((mine + i) / a.n_used);
+            a.token_share[to] = a.share[mine + i];
+            before += n[i];
+        }
+        at[0] += (int)(all & 0xffff), at[1] += (int)(all >> 16);
+    }
+}
+
+extern "C" sw_code sw_cuda_list(const sw_list_args *a, sw_launch how, sw_err *err)
+{
+    const sw_code rc = sw_start("counts of experts", swk_count_pairs, (unsigned)a->n_experts,
+                                LIST_THREADS, 0, how, err, *a);
+
+    return rc == SW_OK ? sw_start("lists of experts", swk_list_pairs, (unsigned)a->n_experts,
+                                  LIST_THREADS, 0, how, err, *a)
+                       : rc;
 }

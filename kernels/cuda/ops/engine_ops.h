@@ -218,6 +218,18 @@ typedef struct sw_route_args {
     float logit_scale, share_floor, route_scale; /* share_floor: on the sum that divides */
 } sw_route_args;
 sw_code sw_cuda_route(const sw_route_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
+/* Pairs of a token and one of its experts, sorted by expert, then by the half of the text that the
+ * token lies in, then by token. */
+typedef struct sw_list_args {
+    const int32_t *chosen;  /* [n_pairs], n_used of each token, all different */
+    const float *share;     /* likewise */
+    int32_t *tokens;        /* [n_pairs] of the sorted pairs */
+    float *token_share;
+    int32_t *counts;        /* [n_experts, 2] pairs of each half */
+    int64_t n_pairs, first_token, stretch; /* tokens of a half in a row; 0: all are in the first */
+    int n_used, n_experts;
+} sw_list_args;
+sw_code sw_cuda_list(const sw_list_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
 /* rows [n, width] = share[i] * src rows tokens[i], share NULL: 1; and dst rows tokens[i] (float)
  * += share[i] * rows. */
 sw_code sw_cuda_gather(sw_bf16_rows dst, sw_bf16_rows src, const int32_t *tokens,

@@ -12,14 +12,15 @@
 
 #define PIECES 4
 #define PIECE_BYTES (SW_DEVICE_PINNED_BYTES / PIECES)
-#define PART_BYTES ((int64_t)256 << 10) /* of a piece, that one thread copies */
+#define PART_BYTES ((int64_t)128 << 10) /* of a piece, that one thread copies */
 
 struct sw_upload {
     pthread_mutex_t mutex;
     int n_threads;
     bool has_failed;      /* no memory could be pinned; it is not tried again */
     char *pinned;         /* [PIECES, PIECE_BYTES], or NULL before the first copy */
-    cudaEvent_t is_sent[PIECES];
+    cudaEvent_t is_sent[PIECES]; /* each piece, by the last copy that had it */
+    int64_t n_sent;       /* pieces, of all copies: they take turns */
 };
 
 typedef struct part_job {
@@ -86,26 +87,24 @@ static sw_code send(sw_upload *u, char *d_to, const char *from, int64_t size_byt
     static const char what[] = "an upload through pinned memory";
     sw_code rc = SW_OK;
 
-    for (int64_t at = 0, i = 0; at < size_bytes && rc == SW_OK; at += PIECE_BYTES, i++) {
-        const int64_t n = sw_min_i64(PIECE_BYTES, size_bytes - at);
-        part_job job = {u->pinned + i % PIECES * PIECE_BYTES, from + at};
+    for (int64_t at = 0; at < size_bytes && rc == SW_OK; at += PIECE_BYTES) {
+        const int64_t n = sw_min_i64(PIECE_BYTES, size_bytes - at), i = u->n_sent++ % PIECES;
+        part_job job = {u->pinned + i * PIECE_BYTES, from + at};
 
-        if (i >= PIECES)
-            rc = sw_device_check((int)cudaEventSynchronize(u->is_sent[i % PIECES]), what, err);
+        rc = sw_device_check((int)cudaEventSynchronize(u->is_sent[i]), what, err);
         if (rc != SW_OK) break;
         sw_parallel_for(u->n_threads, n, PART_BYTES, copy_part, &job);
         rc = sw_device_check((int)cudaMemcpyAsync(d_to + at, job.to, (size_t)n,
                                                   cudaMemcpyHostToDevice, stream), what, err);
         if (rc == SW_OK)
-            rc = sw_device_check((int)cudaEventRecord(u->is_sent[i % PIECES], stream), what, err);
+            rc = sw_device_check((int)cudaEventRecord(u->is_sent[i], stream), what, err);
     }
-    if (rc == SW_OK) return sw_device_check((int)cudaStreamSynchronize(stream), what, err);
-    (void)cudaStreamSynchronize(stream); /* what was sent still reads the pieces */
+    if (rc != SW_OK) (void)cudaStreamSynchronize(stream); /* what was sent reads the pieces */
     return rc;
 }
 
-sw_code sw_upload_run(bool *is_done, sw_upload *u, void *d_to, const void *from, int64_t size_bytes,
-                      cudaStream_t stream, sw_err *err)
+sw_code sw_upload_begin(bool *is_done, sw_upload *u, void *d_to, const void *from,
+                        int64_t size_bytes, cudaStream_t stream, sw_err *err)
 {
     sw_code rc = SW_OK;
 

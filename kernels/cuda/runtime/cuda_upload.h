@@ -18,10 +18,16 @@ typedef struct sw_upload sw_upload; /* pieces of pinned memory, for one copy at 
 /* For copies by at most n_threads. The memory is pinned by the first copy. */
 sw_code sw_upload_new(sw_upload **out, int n_threads, sw_err *err) SW_MUST_USE;
 void sw_upload_free(sw_upload *u); /* accepts NULL */
-/* Copy size_bytes to the device on the stream, and wait for it. *is_done false: nothing was done,
- * because no memory can be pinned or because another thread's copy is under way; then copy
- * otherwise. */
-sw_code sw_upload_run(bool *is_done, sw_upload *u, void *d_to, const void *from, int64_t size_bytes,
-                      cudaStream_t stream, sw_err *err) SW_MUST_USE;
+/* Copy size_bytes to the device on the stream, always the same one. The last pieces may be on their
+ * way when it returns; `from` is not read any more. *is_done false: nothing was done, because no
+ * memory can be pinned or because another thread's copy is under way; then copy otherwise. */
+sw_code sw_upload_begin(bool *is_done, sw_upload *u, void *d_to, const void *from,
+                        int64_t size_bytes, cudaStream_t stream, sw_err *err) SW_MUST_USE;
+
+struct sw_device;
+/* sw_device_upload without the wait, for one of many: what is enqueued on the device's stream
+ * afterwards finds the copy, and `from` is not read any more. */
+sw_code sw_device_upload_begin(struct sw_device *gpu, void *d_to, const void *from,
+                               int64_t size_bytes, sw_err *err) SW_MUST_USE;
 
 #endif

@@ -74,6 +74,9 @@ sw_code sw_cpu_streams_fill(sw_streams *s, const float *x, int64_t seq, sw_err *
 /* Nothing is kept of a block. */
 void sw_cpu_streams_forget(sw_streams *s) { (void)s; }
 
+/* Blocks are where they are. */
+void sw_cpu_streams_expect(sw_streams *s, const sw_block *original) { (void)s, (void)original; }
+
 /* What tokens have besides, of the stream that x is. */
 static float *side_of(const sw_streams *s, const float *x)
 {

@@ -429,7 +429,10 @@ sw_code sw_cuda_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_bl
     if (rc == SW_OK) rc = fetch_sizes(&o, err);
     if (rc == SW_OK) rc = sw_site_stats_settle(stats, err);
     if (o.last.is_moving) on->is_original_ahead = true;
-    if (on->held_has_experts && (rc != SW_OK || s->to == s->n_seqs)) sw_cuda_drop_held(on);
+    if (on->held_has_experts &&
+        (rc != SW_OK || (s->to == s->n_seqs && !sw_cuda_may_stay(sw_device_left_bytes(on->gpu), 0,
+                                                                 s->model->moe_intermediate))))
+        sw_cuda_drop_held(on);
     watcher_free(&o);
     return rc;
 }

@@ -58,6 +58,11 @@ int64_t sw_cuda_kept_windows(int64_t left_bytes, int64_t n_seqs, int64_t seq_byt
     return n_seqs * parts / KEPT_PARTS;
 }
 
+bool sw_cuda_may_stay(int64_t left_bytes, int64_t n_bytes, int64_t k)
+{
+    return n_bytes + KEEP_SPARE_BYTES + SOLVE_BYTES_PER_ELEM * k * k <= left_bytes;
+}
+
 bool sw_cuda_may_keep(const sw_model *model, int64_t layer, sw_site site)
 {
     const bool is_last =

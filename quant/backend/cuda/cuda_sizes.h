@@ -16,6 +16,9 @@ int64_t sw_cuda_sums_bytes_in(int64_t left_bytes, const sw_model *model);
 /* Of n_seqs windows whose inputs, of k, take seq_bytes each, how many may be kept where so much is
  * left: all of them or some eighths. */
 int64_t sw_cuda_kept_windows(int64_t left_bytes, int64_t n_seqs, int64_t seq_bytes, int64_t k);
+/* Whether n_bytes more of experts may lie there while inputs of k are solved for, since so much is
+ * left. */
+bool sw_cuda_may_stay(int64_t left_bytes, int64_t n_bytes, int64_t k);
 /* Are a site's inputs such that they may be kept for moving the streams? */
 bool sw_cuda_may_keep(const sw_model *model, int64_t layer, sw_site site);
 /* The one linear that reads a site of k inputs, if its outputs go into the residual stream and are

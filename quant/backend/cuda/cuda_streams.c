@@ -2,6 +2,8 @@
 #include "quant/backend/cuda/cuda_streams.h"
 
 #include "formats/base/size.h"
+#include "formats/io/profile.h"
+#include "quant/backend/cuda/cuda_ahead.h"
 #include "quant/backend/cuda/cuda_half.h"
 #include "quant/backend/cuda/cuda_sizes.h"
 
@@ -75,7 +77,9 @@ void sw_cuda_drop_kept(sw_cuda_streams *on)
 void sw_cuda_drop_held(sw_cuda_streams *on)
 {
     sw_device_block_free(on->held);
+    sw_mem_put(on->held_experts);
     on->held = NULL;
+    on->held_experts = NULL;
     on->held_has_experts = false;
 }
 
@@ -84,6 +88,7 @@ void sw_cuda_streams_forget(sw_streams *s) { sw_cuda_drop_held(s->own); }
 /* Both blocks, once the streams are behind them. */
 static void drop_blocks(sw_cuda_streams *on)
 {
+    sw_cuda_ahead_drop(on);
     sw_device_block_free(on->original);
     on->original = NULL;
     sw_cuda_drop_held(on);
@@ -96,6 +101,7 @@ void sw_cuda_streams_free(sw_streams *s)
     if (!on) return;
     sw_cuda_drop_kept(on);
     drop_blocks(on);
+    sw_cuda_ahead_free(on);
     sw_device_engine_free(on->engine);
     sw_device_put(on->gpu, on->d_x);
     sw_device_put(on->gpu, on->d_x0);
@@ -183,30 +189,54 @@ sw_code sw_cuda_load_block(sw_device_block **out, const sw_streams *s, const sw_
                            bool with_experts, sw_err *err)
 {
     const sw_cuda_streams *on = s->own;
+    const sw_span span = sw_span_open("load block");
     sw_block part = *block;
+    sw_code rc;
 
     for (int i = 0; i < 3 && !with_experts; i++) part.experts[i] = NULL;
-    return on->original ? sw_device_block_load_like(out, on->engine, &part, on->original,
-                                                    on->original_of, err)
-                        : sw_device_block_load(out, on->engine, &part, err);
+    rc = on->original ? sw_device_block_load_like(out, on->engine, &part, on->original,
+                                                  on->original_of, err)
+                      : sw_device_block_load(out, on->engine, &part, err);
+    sw_span_close(span, with_experts ? "with experts" : NULL);
+    return rc;
 }
 
-/* A linear that `on->held` has to get again; `all`: the block has to be loaded anew, since what
- * rounds inputs goes with how weights lie. */
-static bool is_other(bool *all, const sw_cuda_streams *on, const sw_block *quantized, int slot)
+/* A weight that `on->held` has to get again, having `held`; `all`: the block has to be loaded anew,
+ * since what rounds inputs goes with how weights lie. */
+static bool is_other(bool *all, const sw_weight *w, const void *held)
 {
-    const sw_weight *w = &quantized->linear[slot];
-
-    if (!w->n_out || w->dense == on->held_values[slot]) return false;
+    if (!w->n_out || w->dense == held) return false;
     *all = *all || w->tiles || !w->dense || w->act.scope != SW_ACT_NONE;
     return true;
+}
+
+/* For each expert of a block, in one order. */
+static const sw_weight *expert_at(const sw_block *block, int64_t i, int64_t n_experts)
+{
+    return block->experts[i / n_experts] ? &block->experts[i / n_experts][i % n_experts] : NULL;
+}
+
+static sw_code note_experts(sw_streams *s, const sw_block *quantized, sw_err *err)
+{
+    const int64_t n = s->model->n_experts;
+    sw_cuda_streams *on = s->own;
+    sw_code rc = SW_MEM_GET(&on->held_experts, 3 * n, "values of experts", err);
+
+    for (int64_t i = 0; i < 3 * n && rc == SW_OK; i++) {
+        const sw_weight *w = expert_at(quantized, i, n);
+
+        on->held_experts[i] = w ? w->dense : NULL;
+    }
+    return rc;
 }
 
 static sw_code hold_anew(sw_streams *s, const sw_block *quantized, bool with_experts, sw_err *err)
 {
     sw_cuda_streams *on = s->own;
+    sw_code rc;
 
     sw_cuda_drop_held(on);
+    if (with_experts && (rc = note_experts(s, quantized, err)) != SW_OK) return rc;
     on->held_of = quantized;
     on->held_has_experts = with_experts;
     for (int slot = 0; slot < SW_SLOT_COUNT; slot++)
@@ -214,23 +244,58 @@ static sw_code hold_anew(sw_streams *s, const sw_block *quantized, bool with_exp
     return sw_cuda_load_block(&on->held, s, quantized, with_experts, err);
 }
 
+/* Whether what is held must be loaded anew to be this block. */
+static bool needs_all(const sw_streams *s, const sw_block *quantized, bool has_experts)
+{
+    const int64_t n = has_experts ? 3 * s->model->n_experts : 0;
+    const sw_cuda_streams *on = s->own;
+    bool all = !on->held || on->held_of != quantized || (has_experts && !on->held_has_experts);
+
+    for (int slot = 0; slot < SW_SLOT_COUNT && !all; slot++)
+        (void)is_other(&all, &quantized->linear[slot], on->held_values[slot]);
+    for (int64_t i = 0; i < n && !all; i++) {
+        const sw_weight *w = expert_at(quantized, i, s->model->n_experts);
+
+        if (w) (void)is_other(&all, w, on->held_experts[i]);
+    }
+    return all;
+}
+
+/* Experts with other values than those that are held. */
+static sw_code take_experts(sw_streams *s, const sw_block *quantized, sw_err *err)
+{
+    const int64_t n = s->model->n_experts;
+    const sw_span span = sw_span_open("load block");
+    sw_cuda_streams *on = s->own;
+    sw_code rc = SW_OK;
+    bool all = false;
+
+    for (int64_t i = 0; i < 3 * n && rc == SW_OK; i++) {
+        const sw_weight *w = expert_at(quantized, i, n);
+
+        if (!w || !is_other(&all, w, on->held_experts[i])) continue;
+        rc = sw_device_block_take(on->held, (sw_slot)(SW_SLOT_GATE + i / n), i % n, quantized, err);
+        on->held_experts[i] = w->dense;
+    }
+    sw_span_close(span, "other experts");
+    return rc;
+}
+
 sw_code sw_cuda_hold_quantized(sw_streams *s, const sw_block *quantized, bool with_experts,
                                sw_err *err)
 {
     sw_cuda_streams *on = s->own;
     const bool has_experts = with_experts && quantized->experts[2];
-    bool all = !on->held || on->held_of != quantized || has_experts || on->held_has_experts;
+    bool all = false;
     sw_code rc = SW_OK;
 
-    for (int slot = 0; slot < SW_SLOT_COUNT && !all; slot++)
-        (void)is_other(&all, on, quantized, slot);
-    if (all) return hold_anew(s, quantized, has_experts, err);
+    if (needs_all(s, quantized, has_experts)) return hold_anew(s, quantized, has_experts, err);
     for (int slot = 0; slot < SW_SLOT_COUNT && rc == SW_OK; slot++) {
-        if (!is_other(&all, on, quantized, slot)) continue;
-        rc = sw_device_block_take(on->held, (sw_slot)slot, quantized, err);
+        if (!is_other(&all, &quantized->linear[slot], on->held_values[slot])) continue;
+        rc = sw_device_block_take(on->held, (sw_slot)slot, -1, quantized, err);
         on->held_values[slot] = quantized->linear[slot].dense;
     }
-    return rc;
+    return rc == SW_OK && has_experts ? take_experts(s, quantized, err) : rc;
 }
 
 sw_code sw_cuda_load_original(sw_streams *s, const sw_block *original, bool with_experts,
@@ -243,10 +308,11 @@ sw_code sw_cuda_load_original(sw_streams *s, const sw_block *original, bool with
                       (on->has_experts || !with_experts)))
         return SW_OK;
     sw_device_block_free(on->original);
-    on->original = NULL;
+    on->original = with_experts ? sw_cuda_ahead_take(on, original) : NULL;
     on->original_of = original;
     on->has_experts = with_experts;
-    return sw_cuda_load_block(&on->original, s, original, with_experts, err);
+    return on->original ? SW_OK
+                        : sw_cuda_load_block(&on->original, s, original, with_experts, err);
 }
 
 sw_code sw_cuda_streams_visit(sw_streams *s, const sw_block *quantized, const sw_device_tap *tap,

@@ -27,7 +27,9 @@ typedef struct sw_cuda_streams {
     sw_device_block *held;       /* the quantized block, until the streams have passed it; loaded */
     const sw_block *held_of;     /* from this, */
     const void *held_values[SW_SLOT_COUNT]; /* with these values of its linears */
+    const void **held_experts;   /* [3, n_experts] and of its experts, if it has them */
     bool held_has_experts;
+    struct sw_cuda_ahead *ahead; /* the original with its experts, on its way (cuda_ahead.h) */
     struct sw_cuda_tried *tried; /* what searches run (cuda_tried.h), or NULL */
     uint16_t *d_kept;           /* [n_kept windows, k_in] inputs of kept_at of the quantized model,
                                  * of the first windows; or NULL */
@@ -58,8 +60,8 @@ sw_code sw_cuda_move(sw_streams *s, float *d_stream, const sw_device_block *bloc
  * most of it: what does not run them does without. */
 sw_code sw_cuda_load_block(sw_device_block **out, const sw_streams *s, const sw_block *block,
                            bool with_experts, sw_err *err) SW_MUST_USE;
-/* The quantized block to on->held. What is there of it is not copied again: of linears without
- * quantized inputs only those with other values are. */
+/* The quantized block to on->held. What is there of it is not copied again: of linears and experts
+ * without quantized inputs only those with other values are. */
 sw_code sw_cuda_hold_quantized(sw_streams *s, const sw_block *quantized, bool with_experts,
                                sw_err *err) SW_MUST_USE;
 void sw_cuda_drop_held(sw_cuda_streams *on);

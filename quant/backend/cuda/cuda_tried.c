@@ -82,7 +82,7 @@ static sw_code take_others(struct sw_cuda_tried *t, const sw_block *want, sw_err
     for (int slot = 0; slot < SW_SLOT_COUNT && rc == SW_OK; slot++) {
         if (!want->linear[slot].n_out || same_weight(&t->of.linear[slot], &want->linear[slot]))
             continue;
-        rc = sw_device_block_take(t->loaded, (sw_slot)slot, want, err);
+        rc = sw_device_block_take(t->loaded, (sw_slot)slot, -1, want, err);
         t->of.linear[slot] = want->linear[slot];
     }
     return rc;

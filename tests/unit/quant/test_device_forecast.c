@@ -197,6 +197,10 @@ static void test_cuts(void **state)
     assert_int_equal(sw_cuda_kept_windows(80 * GB, 512, 2 * 2048 * 14336, 14336), 512);
     assert_int_equal(sw_cuda_kept_windows(39 * GB, 512, 2 * 2048 * 14336, 14336), 256);
     assert_int_equal(sw_cuda_kept_windows(22 * GB, 512, 2 * 2048 * 14336, 14336), 0);
+    /* experts of 1.2 GB beside solves of 768 inputs */
+    assert_true(sw_cuda_may_stay(20 * GB, 12 * GB / 10, 768));
+    assert_false(sw_cuda_may_stay(12 * GB, 12 * GB / 10, 768));
+    assert_false(sw_cuda_may_stay(20 * GB, 12 * GB / 10, 20000));
     assert_true(sw_cuda_may_keep(&m.model, 0, SW_SITE_O_IN));
     assert_false(sw_cuda_may_keep(&m.model, 0, SW_SITE_ATTN_IN));
     assert_int_equal(sw_cuda_batch_seqs(&m.model, 8, 512, 64, GB), 8); /* no experts: a chunk */
