@@ -127,7 +127,7 @@ static void writing_is_complete_or_absent(void **state)
         fault_plan plan = {.name = dialects[i], .kinds = FAULT_MEMORY | FAULT_OUTPUT | FAULT_READ,
                            .attempt = write_checkpoint, .before = clear,
                            .after_failure = expect_only_source, .after_success = expect_whole,
-                           .ctx = &f, .max_runs = 80};
+                           .ctx = &f, .max_runs = 50};
         open_case(&f, "llama", dialects[i]);
         fault_run(&plan);
         if (i == 0) fault_run_slow_disk(&plan);
@@ -143,7 +143,7 @@ static void writing_fused_experts_is_complete_or_absent(void **state)
                              .kinds = FAULT_MEMORY | FAULT_OUTPUT | FAULT_READ,
                              .attempt = write_checkpoint, .before = clear,
                              .after_failure = expect_only_source, .after_success = expect_whole,
-                             .ctx = &f, .max_runs = 80};
+                             .ctx = &f, .max_runs = 50};
 
     (void)state;
     open_case(&f, "gpt_oss", "swage");
@@ -212,7 +212,7 @@ static void reading_gives_back_what_it_took(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         fault_plan plan = {.name = dialects[i], .kinds = FAULT_MEMORY | FAULT_READ,
-                           .attempt = read_checkpoint, .ctx = &f, .max_runs = 300};
+                           .attempt = read_checkpoint, .ctx = &f, .max_runs = 100};
         open_case(&f, "llama", dialects[i]);
         assert_int_equal(write_checkpoint(&f, &err), SW_OK);
         fault_run(&plan);
