@@ -111,7 +111,8 @@ $(GPU_TESTS) $(GPU_BENCH): $(BUILD)/tests/gpu/%: tests/gpu/%.c $(GPU_SUP) $(CUDA
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  TEST $(CONFIG) $<")
 	$(Q)$(CC) $(CFLAGS_ALL) -isystem $(CUDA_HOME)/include -Wno-conversion -Wno-missing-prototypes -MMD -MP \
-	  $< $(GPU_SUP) $(CUDA_OBJ) $(GPU_TSUP_OBJ) $(LIB) $(LDFLAGS) $(UNIT_LIBS) $(CUDA_LIBS) -lcublasLt -lstdc++ -o $@
+	  $< $(GPU_SUP) $(CUDA_OBJ) $(GPU_TSUP_OBJ) $(LIB) $(LDFLAGS) $(if $(filter none,$(CUDA_OPT)),$(TEST_LD)) \
+	  $(UNIT_LIBS) $(CUDA_LIBS) -lcublasLt -lstdc++ -o $@
 
 # What an engine author would link: the archives alone.
 $(BUILD)/tests/gpu/example: tests/gpu/example.c $(CUDA_LIB) $(LIB)
