@@ -13,4 +13,27 @@ echo 'extern const char sw_cuda_abi[]; const char sw_cuda_abi[] = "another";' >"
 ${CC:-cc} -shared -fPIC -o "$T/other.so" "$T/other.c" || fail 'the compiler'
 expect 7 'built from other sources than this program*--device cpu' other "$T/other.so"
 expect 0 '' env SWAGE_CUDA_LIBRARY="$T/nowhere.so" "$T/swage" inspect "$TINY"
+
+# Objects that were compiled without optimization do not pass for others, nor the other way round; a compiler that
+# writes what it was told stands for nvcc.
+cat >"$T/nvcc" <<'END'
+#!/bin/sh
+case $1 in --help) echo '--Ofast-compile'; exit ;; esac
+for last; do :; done
+echo "$*" >"$last"
+END
+chmod +x "$T/nvcc"
+object=$T/built/kernels/cuda/gemm/gemm.cu.o
+compiled() { # CUDA_OPT: is the object unoptimized then?
+    make -s BUILD="$T/built" NVCC="$T/nvcc" CUDA_OPT="$1" "$object" >"$T/log" 2>&1 || fail "make: $(tail -n 3 "$T/log")"
+    grep -q Ofast "$object"
+}
+if [ -f Makefile ]; then
+    ! compiled full || fail 'unoptimized unasked'
+    compiled none || fail 'an optimized object stays'
+    touch -r "$object" "$T/before"
+    compiled none || fail 'optimized'
+    [ ! "$object" -nt "$T/before" ] || fail 'compiled again, the same'
+    ! compiled full || fail 'an unoptimized object stays'
+fi
 finish

@@ -94,6 +94,13 @@ while IFS= read -r command; do
 done < <(grep -v '^#' tests/gpu/pending.txt | sed 's/ *|.*//')
 [ $n -gt 0 ] || [ -f tests/gpu/pending.txt ] || fail 'no list'
 
+# no object is compiled before the packages are there whose headers it needs
+if [ -f Makefile ]; then
+    make -pn gpu-bundle 2>/dev/null | grep -E '^build/[^ ]*%\.o: %\.c' >"$T/rules"
+    [ -s "$T/rules" ] || fail 'no rule compiles an object'
+    ! grep -v ' | build/\.deps$' "$T/rules" || fail 'objects that do not wait for the packages'
+fi
+
 # packed, unpacked elsewhere, and run there
 rm -f "$T/built/tests/gpu"/test_{bad,crash,hang,filter}
 cp "$SWAGE" "$T/built/swage"

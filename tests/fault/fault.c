@@ -4,6 +4,7 @@
 #include <cjson/cJSON.h>
 #include <dirent.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -23,6 +24,8 @@
 
 #define BLOCKS_MAX (1u << 18)
 #define RUNS_MAX 2000
+#define SITES_MAX (1u << 13)
+#define SITE_FRAMES 10 /* those of the wrapper, of cJSON and of what called it, and its callers */
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
@@ -46,6 +49,9 @@ static struct {
     unsigned kind;
     int64_t n_calls, fail_at; /* fail_at < 0: count only */
     int64_t n_writes, n_syncs;
+    bool is_listing; /* the calls that are the first of their site, see list_site */
+    uint64_t sites[2 * SITES_MAX]; /* open addressing; 0: free */
+    int64_t first_of_site[SITES_MAX], n_sites;
     void *blocks[BLOCKS_MAX]; /* open addressing; what was taken while armed and is not back */
     int64_t n_blocks;
 } fault = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -53,13 +59,38 @@ static struct {
 /* A place for a breakpoint: called for every call that is made to fail. */
 __attribute__((noinline)) static void fault_hit(void) { __asm__ volatile("" ::: "memory"); }
 
+/* Where a call comes from: never 0. */
+static uint64_t site_here(void)
+{
+    void *frames[SITE_FRAMES];
+    int n = backtrace(frames, SITE_FRAMES);
+    uint64_t hash = 1;
+
+    for (int i = 0; i < n; i++) hash = (hash ^ (uintptr_t)frames[i]) * 0x100000001B3u;
+    return hash | 1;
+}
+
+/* With the lock held. Thousands of allocations come from some hundred places. */
+static void list_site(uint64_t site, int64_t call)
+{
+    size_t i = (size_t)(site >> 32) % (2 * SITES_MAX);
+
+    if (fault.n_sites == SITES_MAX) return;
+    while (fault.sites[i] && fault.sites[i] != site) i = (i + 1) % (2 * SITES_MAX);
+    if (fault.sites[i]) return;
+    fault.sites[i] = site;
+    fault.first_of_site[fault.n_sites++] = call;
+}
+
 static bool must_fail(unsigned kind)
 {
+    const uint64_t site = fault.is_listing && fault.kind == kind ? site_here() : 0;
     bool fails = false;
 
     pthread_mutex_lock(&fault.lock);
     if (fault.is_armed && fault.kind == kind) {
         int64_t call = fault.n_calls++;
+        if (site) list_site(site, call);
         fails = fault.fail_at >= 0 &&
                 (call == fault.fail_at || (fault.is_persistent && call > fault.fail_at));
     }
@@ -269,19 +300,39 @@ static sw_code run_once(const fault_plan *plan, unsigned kind, int64_t fail_at, 
     return rc;
 }
 
+/* How many calls there are, and where they come from. */
+static int64_t count_calls(const fault_plan *plan, unsigned kind)
+{
+    memset(fault.sites, 0, sizeof fault.sites);
+    fault.n_sites = 0;
+    fault.is_listing = true;
+    (void)run_once(plan, kind, -1, false);
+    fault.is_listing = false;
+    if (fault.n_calls == 0) fail_msg("%s: kind %u: nothing to make fail", plan->name, kind);
+    return fault.n_calls;
+}
+
+/* The i-th of n_runs calls to make fail. Where not all allocations can be, every other one is the
+ * first of its site, for few places make most of them. */
+static int64_t choose_call(unsigned kind, int64_t i, int64_t n_runs, int64_t n_calls)
+{
+    if (kind == FAULT_MEMORY && n_runs < n_calls && i % 2 == 0)
+        return fault.first_of_site[i * fault.n_sites / n_runs];
+    return i * n_calls / n_runs;
+}
+
 static void run_kind(const fault_plan *plan, unsigned kind)
 {
     sw_code want = kind == FAULT_MEMORY ? SW_E_NOMEM : SW_E_IO;
-    int64_t n_calls, n_runs, max_runs = plan->max_runs ? plan->max_runs : RUNS_MAX, n_met = 0;
+    const int64_t max_runs = plan->max_runs ? plan->max_runs : RUNS_MAX;
+    const int64_t n_calls = count_calls(plan, kind);
+    const int64_t n_runs = n_calls < max_runs ? n_calls : max_runs;
+    int64_t n_met = 0;
 
-    (void)run_once(plan, kind, -1, false);
-    n_calls = fault.n_calls;
-    if (n_calls == 0) fail_msg("%s: kind %u: nothing to make fail", plan->name, kind);
-    n_runs = n_calls < max_runs ? n_calls : max_runs;
-    print_message("%s: kind %u: %lld calls, %lld made to fail\n", plan->name, kind,
-                  (long long)n_calls, (long long)n_runs);
+    print_message("%s: kind %u: %lld calls from %lld places, %lld made to fail\n", plan->name, kind,
+                  (long long)n_calls, (long long)fault.n_sites, (long long)n_runs);
     for (int64_t i = 0; i < n_runs; i++) {
-        int64_t fail_at = i * n_calls / n_runs;
+        const int64_t fail_at = choose_call(kind, i, n_runs, n_calls);
         /* memory that is out stays out; one failing system call is the harder case */
         for (int persistent = 0; persistent <= (kind == FAULT_MEMORY); persistent++) {
             sw_code rc = run_once(plan, kind, fail_at, persistent);

@@ -39,7 +39,9 @@ typedef struct fault_plan {
     void *ctx;
     bool has_no_exchange; /* an old file system: renameat2 says EINVAL, as on NFS */
     bool has_no_link;     /* and link says EPERM, as on FAT */
-    int64_t max_runs; /* per kind; more calls than this are sampled evenly. 0: 2000 */
+    /* Per kind; more calls than this are sampled evenly, and of memory half of the samples are the
+     * first calls of places in the program. 0: 2000 */
+    int64_t max_runs;
 } fault_plan;
 
 /* Fails the running cmocka test with the plan, the kind and N. */

@@ -139,8 +139,8 @@ static void quantize_survives_faults(void **state)
     };
 
     (void)state;
-    fail_all(&sw_cmd_quantize, FAULT_MEMORY | FAULT_READ, 60, gptq);
-    fail_all(&sw_cmd_quantize, FAULT_ALL, 60, rtn);
+    fail_all(&sw_cmd_quantize, FAULT_MEMORY | FAULT_READ, 40, gptq);
+    fail_all(&sw_cmd_quantize, FAULT_ALL, 40, rtn);
 }
 
 /* What a failed run left is continued by the next one, to the bytes of an undisturbed run. */
@@ -179,7 +179,7 @@ static void quantize_continues_after_faults(void **state)
     command_case c;
     fault_plan plan = {.name = "continue", .kinds = FAULT_OUTPUT | FAULT_MEMORY,
                        .attempt = attempt, .before = drop_output,
-                       .after_failure = continue_and_compare, .ctx = &c, .max_runs = 40};
+                       .after_failure = continue_and_compare, .ctx = &c, .max_runs = 28};
 
     (void)state;
     make_whole(&c, words);
@@ -233,12 +233,13 @@ static void one_output_fails_alone(void **state)
     command_case c;
     fault_plan plan = {.name = "one output", .kinds = FAULT_WRITE | FAULT_SYNC,
                        .attempt = attempt, .before = drop_output,
-                       .after_failure = other_is_whole, .ctx = &c, .max_runs = 40};
+                       .after_failure = other_is_whole, .ctx = &c, .max_runs = 16};
 
     (void)state;
     make_whole(&c, words);
     fault_run(&plan);
     plan.name = "two outputs";
+    plan.max_runs = 28;
     plan.kinds = FAULT_NAME | FAULT_MEMORY | FAULT_READ;
     plan.after_failure = each_is_whole_or_absent;
     fault_run(&plan);
@@ -290,7 +291,7 @@ static void verify_survives_faults(void **state)
     };
 
     (void)state;
-    fail_all(&sw_cmd_verify, FAULT_ALL, 60, words);
+    fail_all(&sw_cmd_verify, FAULT_ALL, 40, words);
 }
 
 static void looking_survives_faults(void **state)
@@ -302,9 +303,9 @@ static void looking_survives_faults(void **state)
     static const char *const list[] = {"--json", NULL};
 
     (void)state;
-    fail_all(&sw_cmd_inspect, FAULT_MEMORY, 60, inspect);
+    fail_all(&sw_cmd_inspect, FAULT_MEMORY, 40, inspect);
     fail_all(&sw_cmd_inspect, FAULT_MEMORY | FAULT_READ, 12, directory);
-    fail_all(&sw_cmd_list, FAULT_MEMORY, 60, list);
+    fail_all(&sw_cmd_list, FAULT_MEMORY, 40, list);
 }
 
 static void report_survives_faults(void **state)
@@ -312,7 +313,7 @@ static void report_survives_faults(void **state)
     static const char *const words[] = {"@q", MODEL, "-o", "@page.html", "--force", "--json", NULL};
 
     (void)state;
-    fail_all(&sw_cmd_report, FAULT_ALL, 200, words);
+    fail_all(&sw_cmd_report, FAULT_ALL, 80, words);
 }
 
 static void generate_survives_faults(void **state)

@@ -77,7 +77,7 @@ static void tensors_survive_faults(void **state)
         fault_case f;
         fault_plan plan = {.name = dialects[i], .kinds = FAULT_MEMORY | FAULT_READ,
                            .attempt = judge_and_tell, .after_failure = expect_untouched,
-                           .ctx = &f, .max_runs = 150};
+                           .ctx = &f, .max_runs = 60};
 
         open_case(&f, dialects[i]);
         fault_run(&plan);
@@ -101,7 +101,7 @@ static void evaluation_survives_faults(void **state)
     fault_case f;
     fault_plan plan = {.name = "evaluation", .kinds = FAULT_MEMORY | FAULT_READ,
                        .attempt = judge_and_tell, .after_failure = expect_untouched, .ctx = &f,
-                       .max_runs = 150};
+                       .max_runs = 80};
 
     (void)state;
     open_text_case(&f, "compressed-tensors");
@@ -184,7 +184,7 @@ static void a_failing_rank_0_leaves_nobody_waiting(void **state)
     fault_case f;
     fault_plan plan = {.name = "rank 0", .kinds = FAULT_MEMORY | FAULT_READ,
                        .before = begin_meeting, .attempt = judge_first,
-                       .after_failure = expect_others_know, .ctx = &f, .max_runs = 100};
+                       .after_failure = expect_others_know, .ctx = &f, .max_runs = 50};
 
     (void)state;
     open_text_case(&f, "swage");

@@ -43,7 +43,7 @@ $(BUNDLE)/swage: $(TOOL_OBJ) $(LIB)
 BUNDLE_FLAGS := -fPIC -isystem $(CUDA_HOME)/include -Wno-conversion -Wno-missing-prototypes
 BUNDLE_SUP   := $(patsubst $(BUILD)/%,$(BUNDLE)/pic/%,$(filter-out %.cu.o,$(GPU_SUP)) $(GPU_TSUP_OBJ))
 .SECONDARY: $(BUNDLE_SUP)
-$(BUNDLE)/pic/%.o: %.c
+$(BUNDLE)/pic/%.o: %.c | $(DEPS_STAMP)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) $(BUNDLE_FLAGS) -MMD -MP -c $< -o $@
 $(BUNDLE)/support.a: $(BUNDLE_SUP) $(filter %.cu.o,$(GPU_SUP))

@@ -5,7 +5,9 @@
 #
 # CUDA_ARCH   native: the device that is present, Hopper where there is none; 90a: Hopper, for another
 #             machine; all: every one that is served, for releases
+# CUDA_OPT    full; none: kernels that will run nowhere, in a third of the time, to see that they compile
 
+CUDA_OPT  ?= full
 CUDA_ARCH ?= $(if $(filter gpu-bundle,$(MAKECMDGOALS)),90a,native)
 ifneq ($(filter release checked,$(CONFIG)),)
 WITH_CUDA := $(NVCC)
@@ -37,6 +39,9 @@ ARCH_HERE  = $(if $(filter-out 90,$(DEVICE_CAP)),-gencode=arch=compute_$(DEVICE_
 ARCH_ALL  := $(if $(filter all,$(CUDA_ARCH)),$(ARCH_80) $(ARCH_90A),$(if $(filter 90a,$(CUDA_ARCH)),$(ARCH_90A),$(ARCH_HERE)))
 # No exceptions and no guards, so that the program needs no C++ library.
 NVFLAGS   := -std=c++17 -O3 -I. -Xcompiler -fPIC,-fno-exceptions,-fno-threadsafe-statics $(filter -D%,$(OPT_$(CONFIG))) $(NVCCFLAGS)
+ifeq ($(CUDA_OPT),none)
+NVFLAGS += $(shell $(NVCC) --help | grep -q -e --Ofast-compile && echo --Ofast-compile=max --compress-mode=size)
+endif
 NVCC_RUN  := $(if $(findstring ccache,$(CC)),ccache )$(NVCC)
 CUDA_HOME := $(patsubst %/bin/nvcc,%,$(NVCC))
 CUDA_SRC  := $(sort $(shell find kernels/cuda -name '*.cu'))
@@ -70,14 +75,21 @@ $(BUILD)/gen/.written: $(CUDA_LIST) tests/make/cuda_instances.sh
 	@touch $@
 $(CUDA_GEN): $(BUILD)/gen/.written ;
 
+# Objects of one CUDA_OPT do not pass for those of another. Where none but full ones were ever made there is no file.
+CUDA_OPT_AT := $(BUILD)/cuda_opt
+CUDA_OPT_IS := $(if $(filter full,$(CUDA_OPT)),$(wildcard $(CUDA_OPT_AT)),$(CUDA_OPT_AT))
+$(CUDA_OPT_AT): FORCE
+	@mkdir -p $(@D)
+	@echo '$(CUDA_OPT)' | cmp -s - $@ || echo '$(CUDA_OPT)' >$@
+
 define NVCC_RULE
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  NVCC $<")
 	$(Q)$(NVCC_RUN) $(NVFLAGS) $(GPU_ARCH) -MD -MP -MF $(@:.o=.d) -c $< -o $@
 endef
-$(BUILD)/gen/%.cu.o: $(BUILD)/gen/%.cu
+$(BUILD)/gen/%.cu.o: $(BUILD)/gen/%.cu $(CUDA_OPT_IS)
 	$(NVCC_RULE)
-$(BUILD)/%.cu.o: %.cu
+$(BUILD)/%.cu.o: %.cu $(CUDA_OPT_IS)
 	$(NVCC_RULE)
 
 $(CUDA_LIB): $(CUDA_OBJ)
@@ -99,7 +111,8 @@ $(GPU_TESTS) $(GPU_BENCH): $(BUILD)/tests/gpu/%: tests/gpu/%.c $(GPU_SUP) $(CUDA
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  TEST $(CONFIG) $<")
 	$(Q)$(CC) $(CFLAGS_ALL) -isystem $(CUDA_HOME)/include -Wno-conversion -Wno-missing-prototypes -MMD -MP \
-	  $< $(GPU_SUP) $(CUDA_OBJ) $(GPU_TSUP_OBJ) $(LIB) $(LDFLAGS) $(UNIT_LIBS) $(CUDA_LIBS) -lcublasLt -lstdc++ -o $@
+	  $< $(GPU_SUP) $(CUDA_OBJ) $(GPU_TSUP_OBJ) $(LIB) $(LDFLAGS) $(if $(filter none,$(CUDA_OPT)),$(TEST_LD)) \
+	  $(UNIT_LIBS) $(CUDA_LIBS) -lcublasLt -lstdc++ -o $@
 
 # What an engine author would link: the archives alone.
 $(BUILD)/tests/gpu/example: tests/gpu/example.c $(CUDA_LIB) $(LIB)

@@ -12,14 +12,16 @@
 /* Everything that decides the bytes: the caller's part, the shards' size, the source's digests. */
 static sw_code build_key(cJSON **out, const sw_ckpt_writer *w, const cJSON *given, sw_err *err)
 {
-    cJSON *key = cJSON_Duplicate(given, true), *copy = NULL;
+    cJSON *key = cJSON_Duplicate(given, true);
     const cJSON *item;
     bool ok = key && cJSON_AddNumberToObject(key, "shard_bytes", (double)w->shard_bytes);
 
     cJSON_ArrayForEach(item, w->sources) {
-        copy = ok ? cJSON_Duplicate(item, true) : NULL;
+        cJSON *copy = ok ? cJSON_Duplicate(item, true) : NULL;
         ok = copy && cJSON_AddItemToObject(key, item->string, copy);
-        if (!ok) break;
+        if (ok) continue;
+        cJSON_Delete(copy); /* nobody's: the object had no memory for its name */
+        break;
     }
     if (ok) {
         *out = key;
