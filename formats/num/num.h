@@ -119,9 +119,10 @@ static inline bool sw_qspec_tries_signs(const sw_qspec *spec)
 }
 
 #define SW_STEPPED_GROUP 16
-/* Does refinement move a scale when it comes to the scale's codes, to the nearest that can be stored,
- * and not all of a row at once by least squares (refine.h of quant/)? With three bits of a scale there is
- * next to nothing between the two, and the systems of least squares grow with the cube of the groups. */
+/* Does refinement move a scale when it comes to the scale's codes, to the nearest that can be
+ * stored, and not all of a row at once by least squares (refine.h of quant/)? With three bits of a
+ * scale there is next to nothing between the two, and the systems of least squares grow with the
+ * cube of the groups. */
 static inline bool sw_qspec_steps_scales(const sw_qspec *spec, int64_t k_in)
 {
     return spec->num->values && spec->scale_dtype == SW_DTYPE_F8_E4M3 && !spec->is_pow2_scale &&

@@ -40,43 +40,6 @@ static sw_code done_linear(void *self, int64_t item, sw_err *err)
     return sw_linear_hand_on(&s->out[item], s->job, s->linear[item], err);
 }
 
-/* Without streams weights use one room in turn, and an importance comes from one reader. */
-static int lanes_max(const sw_block_job *job)
-{
-    return job->streams && !job->options->importance ? SW_LANES_ANY : 1;
-}
-
-/* Of several ranks: those of the job's linears that are solved side by side, and the cut of them.
- * Cut by what a place takes together, and by what shares scales where they are solved. */
-typedef struct site_cut {
-    sw_share_linear *linears; /* [n_linears]; NULL: there is one rank */
-    sw_site_share share;
-} site_cut;
-
-static sw_code site_cut_new(site_cut *out, const sw_block_job *job, const int64_t *linear,
-                            int64_t n, const sw_place *at, bool is_by_spec, sw_err *err)
-{
-    const sw_backend *backend = sw_backend_of(at);
-    const int n_ranks = sw_team_size(job->options->team);
-    sw_code rc;
-
-    *out = (site_cut){.linears = NULL};
-    if (n_ranks == 1) return SW_OK;
-    rc = SW_MEM_GET(&out->linears, job->n_linears, "rows of ranks", err);
-    if (rc != SW_OK) return rc;
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t which = linear[i], n_out = job->linears[which].n_out;
-
-        out->linears[which] = (sw_share_linear){
-            n_out, is_by_spec ? sw_share_unit(&job->specs[which], n_out, backend)
-                              : backend->rows_together};
-    }
-    out->share = sw_site_share_of(out->linears, job->n_linears, n_ranks);
-    return SW_OK;
-}
-
-static void site_cut_free(site_cut *cut) { sw_mem_put(cut->linears); }
-
 /* First every rank solves what is its own of them, since none can wait for another in a lane; then
  * all get all of them, and hand them on in one order. */
 static sw_code hand_on_shared(const site_work *s, int64_t n, sw_err *err)
@@ -106,8 +69,8 @@ static sw_code solve_beside(sw_block_job *job, const int64_t *linear, int64_t n,
     sw_shared_stats mine = *shared;
     site_work s = {.job = job, .shared = &mine, .linear = linear};
     sw_lane_work work = {.self = &s, .work = work_linear, .done = done_linear};
-    site_cut cut;
-    sw_code rc = site_cut_new(&cut, job, linear, n, &at, true, err);
+    sw_site_cut cut;
+    sw_code rc = sw_site_cut_new(&cut, job, linear, n, &at, true, err);
 
     if (rc == SW_OK) rc = SW_MEM_GET(&s.out, n, "results", err);
     if (cut.linears) {
@@ -124,11 +87,11 @@ static sw_code solve_beside(sw_block_job *job, const int64_t *linear, int64_t n,
         loaded[linear[i]] = NULL;
         if (!s.out[i].w) s.out[i].w = sw_weights_ahead_take(job, linear[i]);
     }
-    if (rc == SW_OK) rc = sw_lanes_run(&at, lanes_max(job), n, &work, err);
+    if (rc == SW_OK) rc = sw_lanes_run(&at, sw_lanes_for(job), n, &work, err);
     if (rc == SW_OK && cut.linears) rc = hand_on_shared(&s, n, err);
     for (int64_t i = 0; s.out && i < n; i++) sw_solved_free(&s.out[i], job);
     sw_mem_put(s.out);
-    site_cut_free(&cut);
+    sw_site_cut_free(&cut);
     return rc;
 }
 
@@ -146,11 +109,6 @@ static sw_code solve_linears(sw_block_job *job, const int64_t *linear, int64_t n
     return rc;
 }
 
-static bool shares(const sw_linear_ref *ref, sw_site site, int64_t expert)
-{
-    return ref->site == site && (expert < 0 || ref->expert == expert);
-}
-
 /* GAR keeps groups together in the order of solving, so one order cannot serve two sizes. */
 static sw_code shared_group(int64_t *out, const sw_block_job *job, sw_site site, int64_t expert,
                             sw_err *err)
@@ -158,7 +116,7 @@ static sw_code shared_group(int64_t *out, const sw_block_job *job, sw_site site,
     int64_t first = -1;
 
     for (int64_t i = 0; i < job->n_linears; i++) {
-        if (!shares(&job->linears[i], site, expert)) continue;
+        if (!sw_is_of_site(&job->linears[i], site, expert)) continue;
         if (first < 0) first = i;
         if (job->options->order == SW_ORDER_GAR &&
             job->specs[i].group_elems != job->specs[first].group_elems)
@@ -197,115 +155,6 @@ static sw_code try_factor(sw_factor *factor, bool *can, sw_shared_stats *shared,
         return SW_FAIL(err, rc, "%s", local.text);
     *can = rc == SW_OK;
     return SW_OK;
-}
-
-/* Linears whose strengths are chosen, as items of lanes. */
-typedef struct strengths_work {
-    sw_strengths *out; /* of all linears of the job */
-    const sw_block_job *job;
-    const sw_factor *factor;
-    const sw_hessian *seen, *held;
-    float **loaded;    /* [n_linears] weights that are solved next; experts' are loaded again */
-    int64_t *linear;   /* which of the job's */
-    site_cut cut;
-    double (**forms)[5]; /* [n_linears] of rows, while there are ranks to hear of them; or NULL */
-} strengths_work;
-
-static sw_rows rows_here(const strengths_work *s, int64_t i)
-{
-    if (!s->cut.linears) return (sw_rows){0, s->job->linears[i].n_out};
-    return sw_site_share_rows(&s->cut.share, i, sw_team_rank(s->job->options->team));
-}
-
-/* Whether nothing of a linear is for this rank: it is solved by all, so all load it, but for an
- * expert, which is solved by one. */
-static bool is_for_others(const strengths_work *s, int64_t i)
-{
-    const sw_rows rows = rows_here(s, i);
-
-    return s->job->linears[i].expert >= 0 && rows.end <= rows.begin;
-}
-
-/* Forms of this rank's rows. */
-static sw_code find_forms(double (*by_row)[5], const strengths_work *s, int64_t i, const float *w,
-                          const sw_place *at, sw_err *err)
-{
-    const sw_factor factor = sw_factor_in(s->factor, at);
-
-    return sw_share_forms(by_row, &factor, s->seen, s->held, w, s->job->linears[i].n_out,
-                          rows_here(s, i), s->job->options->cap, err);
-}
-
-static void choose(const strengths_work *s, int64_t i)
-{
-    s->out[i] = sw_target_choose(s->forms[i], s->job->linears[i].n_out, s->seen, s->held,
-                                 s->job->options->cap);
-    sw_mem_put(s->forms[i]);
-    s->forms[i] = NULL;
-}
-
-static sw_code choose_strength(void *self, int64_t item, const sw_place *at, sw_err *err)
-{
-    const strengths_work *s = self;
-    const int64_t i = s->linear[item];
-    const sw_linear_ref *ref = &s->job->linears[i];
-    float *w = sw_weights_ahead_take(s->job, i);
-    char path[256];
-    sw_code rc = SW_MEM_GET(&s->forms[i], ref->n_out, "target search", err);
-
-    if (rc == SW_OK && is_for_others(s, i)) return SW_OK;
-    if (rc == SW_OK && !w) {
-        rc = sw_weight_room_take(&w, s->job->rooms, ref->n_out * ref->k_in, at->n_threads, err);
-        if (rc == SW_OK) rc = sw_linear_load(w, s->job, ref, at->n_threads, err);
-    }
-    if (rc == SW_OK) rc = find_forms(s->forms[i], s, i, w, at, err);
-    if (rc != SW_OK &&
-        sw_model_slot_path(path, s->job->model, ref->layer, ref->slot, ref->expert))
-        sw_err_prefix(err, "%s", path);
-    if (rc == SW_OK && !s->cut.linears) choose(s, i);
-    if (rc == SW_OK && ref->expert < 0) s->loaded[i] = w;
-    else sw_weight_room_put(s->job->rooms, w);
-    return rc;
-}
-
-/* Of several ranks, when each has done its rows: all hear of all, and choose the same. */
-static sw_code choose_together(const strengths_work *s, int64_t n, sw_err *err)
-{
-    const sw_code rc = sw_share_gather_forms(s->forms, s->linear, n, &s->cut.share,
-                                             s->job->options->team, err);
-
-    for (int64_t item = 0; item < n && rc == SW_OK; item++) choose(s, s->linear[item]);
-    return rc;
-}
-
-static void strengths_free(strengths_work *s)
-{
-    for (int64_t i = 0; s->forms && i < s->job->n_linears; i++) sw_mem_put(s->forms[i]);
-    sw_mem_put(s->forms);
-    sw_mem_put(s->linear);
-    site_cut_free(&s->cut);
-}
-
-/* Strengths for every linear of a site, before the kept-back tokens join the rest. */
-static sw_code choose_strengths(sw_strengths *out, float **loaded, const sw_block_job *job,
-                                sw_site site, const sw_factor *factor, const sw_hessian *seen,
-                                const sw_hessian *held, sw_err *err)
-{
-    const sw_span span = sw_span_open("strengths");
-    strengths_work s = {out, job, factor, seen, held, loaded, NULL, {NULL, {0}}, NULL};
-    const sw_lane_work work = {.self = &s, .work = choose_strength};
-    int64_t n = 0;
-    sw_code rc = SW_MEM_GET(&s.linear, job->n_linears, "linears of a site", err);
-
-    if (rc == SW_OK) rc = SW_MEM_GET(&s.forms, job->n_linears, "target search", err);
-    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
-        if (shares(&job->linears[i], site, -1)) s.linear[n++] = i;
-    if (rc == SW_OK) rc = site_cut_new(&s.cut, job, s.linear, n, &factor->place, false, err);
-    if (rc == SW_OK) rc = sw_lanes_run(&factor->place, lanes_max(job), n, &work, err);
-    if (rc == SW_OK && s.cut.linears) rc = choose_together(&s, n, err);
-    strengths_free(&s);
-    sw_span_close(span, NULL);
-    return rc;
 }
 
 /* The experts of a part, as items of lanes. */
@@ -360,7 +209,7 @@ static sw_code await_expert(const expert_work *x, int64_t item, const sw_place *
     sw_code rc = SW_OK;
 
     for (int64_t i = 0; i < x->job->n_linears && rc == SW_OK; i++)
-        if (shares(&x->job->linears[i], x->site, x->part->expert_begin + item))
+        if (sw_is_of_site(&x->job->linears[i], x->site, x->part->expert_begin + item))
             rc = sw_linear_await(&x->out[i], x->job, i, at->n_threads, err);
     return rc;
 }
@@ -378,7 +227,7 @@ static sw_code work_expert(void *self, int64_t item, const sw_place *at, sw_err 
     rc = sw_expert_stats_move(&x->part->experts[item], x->at, err);
     if (rc == SW_OK) rc = factor_expert(&factor, &mine, x, expert, at, err);
     for (int64_t i = 0; i < x->job->n_linears && rc == SW_OK; i++)
-        if (shares(&x->job->linears[i], x->site, expert))
+        if (sw_is_of_site(&x->job->linears[i], x->site, expert))
             rc = sw_linear_solve(&x->out[i], x->job, i, &mine, at, err);
     sw_factor_free(&factor);
     return rc;
@@ -389,7 +238,7 @@ static sw_code hand_on_expert(const expert_work *x, int64_t item, sw_err *err)
     sw_code rc = SW_OK;
 
     for (int64_t i = 0; i < x->job->n_linears && rc == SW_OK; i++)
-        if (shares(&x->job->linears[i], x->site, x->part->expert_begin + item))
+        if (sw_is_of_site(&x->job->linears[i], x->site, x->part->expert_begin + item))
             rc = sw_linear_hand_on(&x->out[i], x->job, i, err);
     return rc;
 }
@@ -405,7 +254,7 @@ static sw_code exchange_experts(const expert_work *x, sw_err *err)
 
     for (int64_t item = 0; item < x->part->n_experts && rc == SW_OK; item++)
         for (int64_t i = 0; i < job->n_linears; i++)
-            if (shares(&job->linears[i], x->site, x->part->expert_begin + item))
+            if (sw_is_of_site(&job->linears[i], x->site, x->part->expert_begin + item))
                 all[n++] = (sw_solved_by){i, owner_of(x, item)};
     if (rc == SW_OK) rc = sw_linears_exchange(x->out, x->job, all, n, err);
     sw_mem_put(all);
@@ -447,7 +296,7 @@ static sw_code solve_group(sw_block_job *job, sw_site site, sw_site_stats *stats
     if (rc == SW_OK && job->options->experts == SW_EXPERTS_SHRINK && !part->is_weighed)
         rc = sw_experts_weigh(part->experts, part->n_experts, &stats->site[SW_SITE_MLP_IN],
                               err);
-    if (rc == SW_OK) rc = sw_lanes_run(&at, lanes_max(job), part->n_experts, &work, err);
+    if (rc == SW_OK) rc = sw_lanes_run(&at, sw_lanes_for(job), part->n_experts, &work, err);
     if (rc == SW_OK && sw_team_size(job->options->team) > 1) rc = exchange_experts(&x, err);
     for (int64_t i = 0; x.out && i < job->n_linears; i++) sw_solved_free(&x.out[i], job);
     sw_mem_put(x.out);
@@ -551,7 +400,7 @@ static sw_code solve_site(sw_block_job *job, sw_site site, sw_site_stats *stats,
     rc = try_factor(&factor, &can, &shared, hess, job->options, group_elems, err);
     if (rc != SW_OK) goto done;
     if (can && with_cross) {
-        rc = choose_strengths(strengths, loaded, job, site, &factor, &seen, held, err);
+        rc = sw_strengths_find(strengths, loaded, job, site, &factor, &seen, held, err);
         if (rc != SW_OK) goto done;
         if ((rc = sw_hessian_merge_cross(hess, held, err)) != SW_OK) goto done;
         shared.strengths = strengths;

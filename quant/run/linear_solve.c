@@ -358,3 +358,37 @@ sw_code sw_linears_exchange(sw_solved *out, sw_block_job *job, const sw_solved_b
     sw_span_close(span, NULL);
     return rc;
 }
+
+bool sw_is_of_site(const sw_linear_ref *ref, sw_site site, int64_t expert)
+{
+    return ref->site == site && (expert < 0 || ref->expert == expert);
+}
+
+int sw_lanes_for(const sw_block_job *job)
+{
+    return job->streams && !job->options->importance ? SW_LANES_ANY : 1;
+}
+
+sw_code sw_site_cut_new(sw_site_cut *out, const sw_block_job *job, const int64_t *linear,
+                        int64_t n, const sw_place *at, bool is_by_spec, sw_err *err)
+{
+    const sw_backend *backend = sw_backend_of(at);
+    const int n_ranks = sw_team_size(job->options->team);
+    sw_code rc;
+
+    *out = (sw_site_cut){.linears = NULL};
+    if (n_ranks == 1) return SW_OK;
+    rc = SW_MEM_GET(&out->linears, job->n_linears, "rows of ranks", err);
+    if (rc != SW_OK) return rc;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t which = linear[i], n_out = job->linears[which].n_out;
+
+        out->linears[which] = (sw_share_linear){
+            n_out, is_by_spec ? sw_share_unit(&job->specs[which], n_out, backend)
+                              : backend->rows_together};
+    }
+    out->share = sw_site_share_of(out->linears, job->n_linears, n_ranks);
+    return SW_OK;
+}
+
+void sw_site_cut_free(sw_site_cut *cut) { sw_mem_put(cut->linears); }

@@ -64,4 +64,29 @@ sw_code sw_linear_await(sw_solved *out, const sw_block_job *job, int64_t i, int 
 sw_code sw_linears_exchange(sw_solved *out, sw_block_job *job, const sw_solved_by *all, int64_t n,
                             sw_err *err) SW_MUST_USE;
 
+/* Lanes that a job's linears may be solved in: without streams weights use one room in turn, and an
+ * importance comes from one reader. */
+int sw_lanes_for(const sw_block_job *job);
+/* Is it of this site, and of this expert, or of any where that is below 0? */
+bool sw_is_of_site(const sw_linear_ref *ref, sw_site site, int64_t expert);
+
+/* Of several ranks: those of the job's linears that are solved side by side, and the cut of them.
+ * Cut by what a place takes together, and by what shares scales where they are solved. */
+typedef struct sw_site_cut {
+    sw_share_linear *linears; /* [n_linears]; NULL: there is one rank */
+    sw_site_share share;
+} sw_site_cut;
+
+/* n linears of the job, by number. */
+sw_code sw_site_cut_new(sw_site_cut *out, const sw_block_job *job, const int64_t *linear,
+                        int64_t n, const sw_place *at, bool is_by_spec, sw_err *err) SW_MUST_USE;
+void sw_site_cut_free(sw_site_cut *cut);
+
+/* Strengths (target.h) for every linear of a site, before the tokens that are kept back join the
+ * rest. out [n_linears]; loaded [n_linears] gets the weights of those that are solved next, which
+ * the caller owns. */
+sw_code sw_strengths_find(sw_strengths *out, float **loaded, const sw_block_job *job, sw_site site,
+                          const sw_factor *factor, const sw_hessian *seen, const sw_hessian *held,
+                          sw_err *err) SW_MUST_USE;
+
 #endif

@@ -229,7 +229,8 @@ static sw_code find_errors(search *s, sw_block_probe_part part, bool is_of_origi
         memset(s->of_reader, 0, sizeof s->of_reader);
         rc = sw_backend_of(at)->errors(at, s->of_reader, have, is_of_originals ? NULL : want,
                                        kept->n_rows, n_out, err);
-        for (int64_t row = 0; row < kept->n_rows; row++) mine[row] += stands_for * s->of_reader[row];
+        for (int64_t row = 0; row < kept->n_rows; row++)
+            mine[row] += stands_for * s->of_reader[row];
         have += kept->n_rows * n_out;
         want += kept->n_rows * n_out;
     }

@@ -60,6 +60,7 @@ test_engine_memory qwen3_moe
 test_engine_memory gemma2
 test_engine_spread
 test_solver
+test_solver_sums
 test_solver_wide
 test_streams
 test_search

@@ -7,8 +7,8 @@
  * the second time what has changed. Where a scale has gone from what a site reads into its linear,
  * the original stream is seen in a block with the scale, or in one without it that is told of it:
  * powers of two, so that both have to come to the same. Experts that are held from observing
- * to moving, and an original block that was loaded beside solving, move the streams as blocks do that
- * are loaded then.
+ * to moving, and an original block that was loaded beside solving, move the streams as blocks do
+ * that are loaded then.
  */
 #include <math.h>
 #include <setjmp.h>

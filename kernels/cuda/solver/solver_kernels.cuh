@@ -101,7 +101,7 @@ sw_code sw_rows_permute(const solve_rows *r, const int32_t *d_perm, cudaStream_t
 sw_code sw_rows_sweep(const solve_rows *r, const double *d_u, const int32_t *d_perm,
                       const grid_shape *g, int64_t block_begin, int64_t begin, int64_t end,
                       int64_t block_end, cudaStream_t stream, sw_err *err) SW_MUST_USE;
-/* One pass of coordinate descent over columns [begin, end): codes, and scales that are stepped, move;
+/* A pass of coordinate descent over columns [begin, end): codes, and scales that are stepped, move;
  * the steps of values into r->block. */
 sw_code sw_rows_descend(const solve_rows *r, const double *d_h, const grid_shape *g, int64_t begin,
                         int64_t end, cudaStream_t stream, sw_err *err) SW_MUST_USE;

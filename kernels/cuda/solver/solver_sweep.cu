@@ -100,7 +100,7 @@ static __device__ __forceinline__ double corner_at(const double *s_h, int stride
     return i ? s_h[triangle_at(stride, lane) + LANES + t] : s_h[triangle_at(stride, t) + lane];
 }
 
-/* The sum of what lanes hold of the group of 16 columns that begins with a stride, in their order. */
+/* The sum of what lanes hold of the group of 16 columns that begins with a stride, in order. */
 static __device__ __forceinline__ double sum_group(double first, double second)
 {
     double sum = 0.0;
@@ -154,7 +154,8 @@ static __device__ __forceinline__ bool step_scale(lane_columns *l, double (&step
 
 /* The codes of a stride, column after column. */
 template <bool SMALL, int STRIDE>
-static __device__ __forceinline__ void descend_stride(lane_columns *l, const float (&levels)[STRIDES],
+static __device__ __forceinline__ void descend_stride(lane_columns *l,
+                                                      const float (&levels)[STRIDES],
                                                       double moved, const solve_rows &r,
                                                       const grid_shape &shape, const double *s_h,
                                                       int64_t row, int64_t begin, int width)
@@ -196,7 +197,8 @@ static __device__ __forceinline__ void descend_from(lane_columns *l, const float
         if (STEPS && LANES * STRIDE < width &&
             step_scale<STRIDE>(l, moved, levels, s_h, threadIdx.x % LANES, shape) && row < r.n &&
             threadIdx.x % LANES == 0)
-            r.scales[row * r.n_groups + (begin + LANES * STRIDE) / r.group_elems] = l->scale[STRIDE];
+            r.scales[row * r.n_groups + (begin + LANES * STRIDE) / r.group_elems] =
+                l->scale[STRIDE];
         descend_stride<SMALL, STRIDE>(l, levels, moved[0], r, shape, s_h, row, begin, width);
         descend_stride<SMALL, STRIDE + 1>(l, levels, moved[1], r, shape, s_h, row, begin, width);
         descend_from<SMALL, STEPS, STRIDE + 2>(l, levels, r, shape, s_h, row, begin, width);

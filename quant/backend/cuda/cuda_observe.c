@@ -131,7 +131,8 @@ static sw_code send_scale(watcher *o, sw_site site, sw_err *err)
     for (int64_t j = 0; j < k; j++) floats[j] = (float)scale[j];
     rc = take(&o->d_scale[site], gpu_of(o), k, (int64_t)sizeof *floats, err);
     if (rc == SW_OK)
-        rc = sw_device_upload(gpu_of(o), o->d_scale[site], floats, k * (int64_t)sizeof *floats, err);
+        rc = sw_device_upload(gpu_of(o), o->d_scale[site], floats, k * (int64_t)sizeof *floats,
+                              err);
     sw_mem_put(floats);
     return rc;
 }
@@ -356,8 +357,9 @@ static sw_code observe_chunks(sw_streams *s, watcher *o, const sw_device_block *
     return rc;
 }
 
-/* What the last linear of a half reads need not be made again when the streams move, as far as there
- * is room for it beside what solving will take. All before it is settled when it is seen alone. */
+/* What the last linear of a half reads need not be made again when the streams move, as far as
+ * there is room for it beside what solving will take. All before it is settled when it is seen
+ * alone. */
 static void keep_inputs(sw_streams *s, const sw_site_stats *stats, int64_t layer, sw_err *err)
 {
     sw_cuda_streams *on = s->own;
@@ -373,7 +375,8 @@ static void keep_inputs(sw_streams *s, const sw_site_stats *stats, int64_t layer
         if (!on->n_kept) return;
         on->kept_at = (sw_site)site;
         on->kept_width = k;
-        if (take(&on->d_kept, on->gpu, on->n_kept * seq_bytes, 1, err) != SW_OK) sw_cuda_drop_kept(on);
+        if (take(&on->d_kept, on->gpu, on->n_kept * seq_bytes, 1, err) != SW_OK)
+            sw_cuda_drop_kept(on);
     }
 }
 

@@ -100,3 +100,22 @@ void solver_case_free(solver_case *c)
     free(c->x);
     memset(c, 0, sizeof *c);
 }
+
+double *solver_fetch(sw_device *gpu, const double *d, int64_t n)
+{
+    double *host = malloc(sizeof *host * (size_t)n);
+
+    MUST(sw_device_download(gpu, host, d, n * 8, &err));
+    return host;
+}
+
+double solver_distance(const double *have, const double *want, int64_t n)
+{
+    double wrong = 0, size = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        wrong += (have[i] - want[i]) * (have[i] - want[i]);
+        size += want[i] * want[i];
+    }
+    return isfinite(wrong) ? sqrt(wrong / size) : (double)INFINITY;
+}

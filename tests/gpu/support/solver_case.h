@@ -28,4 +28,10 @@ void solver_case_new(solver_case *c, sw_device *gpu, sw_solver *solver, int64_t 
 void solver_case_factor(solver_case *c, sw_order order, int64_t group_elems);
 void solver_case_free(solver_case *c);
 
+/* n doubles of the device; the caller frees them. */
+double *solver_fetch(sw_device *gpu, const double *d, int64_t n);
+/* Of the difference, relative to what is wanted, in root mean square;
+ * infinite where one is not finite. */
+double solver_distance(const double *have, const double *want, int64_t n);
+
 #endif

@@ -193,7 +193,7 @@ static void test_cuts(void **state)
     assert_int_equal(sw_cuda_weighing_slot(&m.model, 0, SW_SITE_DOWN_IN, 768, 256), SW_SLOT_DOWN);
     assert_int_equal(sw_cuda_weighing_slot(&m.model, 0, SW_SITE_DOWN_IN, 512, 256), SW_SLOT_COUNT);
     assert_int_equal(sw_cuda_weighing_slot(&m.model, 0, SW_SITE_O_IN, 256, 256), SW_SLOT_COUNT);
-    /* of 512 windows of 2048 tokens with 14336 inputs, 30 GB, what leaves room for sums and solves */
+    /* of 512 windows of 2048 tokens with 14336 inputs, 30 GB, what leaves room for solves */
     assert_int_equal(sw_cuda_kept_windows(80 * GB, 512, 2 * 2048 * 14336, 14336), 512);
     assert_int_equal(sw_cuda_kept_windows(39 * GB, 512, 2 * 2048 * 14336, 14336), 256);
     assert_int_equal(sw_cuda_kept_windows(22 * GB, 512, 2 * 2048 * 14336, 14336), 0);

@@ -371,7 +371,7 @@ static void test_stepped_scales_are_a_local_minimum(void **state)
                 slope += h * ((double)row[b] - (double)w[b]);
                 if (b >= from && b < from + 16) bend += h * (double)row[b];
             }
-        for (int way = -1; way <= 1; way += 2) { /* a binade has eight steps: no nearer neighbours */
+        for (int way = -1; way <= 1; way += 2) { /* eight steps a binade: no nearer ones */
             const double by = way / 15.0;
             const double at = (double)sw_num_round_to(r.q.scales[i] * (float)(1 + 1.5 * by),
                                                       SW_DTYPE_F8_E4M3);

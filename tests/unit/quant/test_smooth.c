@@ -191,7 +191,7 @@ static void test_outliers(void **state)
     sampled = loss_of(hard, "smoothquant", 32, SW_ACT_TENSOR, want);
     refined = loss_of(hard, "smoothquant+gptq", 0, SW_ACT_TENSOR, want);
     refined_sampled = loss_of(hard, "smoothquant+gptq", 32, SW_ACT_TENSOR, want);
-    print_message("  KL of per-tensor W8A8 %.4f, smoothed %.4f, by 32 rows of each linear %.4f; with "
+    print_message("  KL of per-tensor W8A8 %.4f, smoothed %.4f, by 32 rows a linear %.4f; with "
                   "GPTQ %.4f and %.4f\n", lost, smooth, sampled, refined, refined_sampled);
     assert_true(lost > 1);
     assert_true(lost - smooth >= 0.9 * lost);

@@ -38,8 +38,10 @@ static int64_t no_bytes(const sw_transform_need *need)
     return 0;
 }
 
-static const sw_transform random_scales = {"random", true, false, 0, propose_random, no_bytes, NULL};
-static const sw_transform random_norms = {"random", false, false, 0, propose_random, no_bytes, NULL};
+static const sw_transform random_scales = {"random", true, false, 0, propose_random, no_bytes,
+                                           NULL};
+static const sw_transform random_norms = {"random", false, false, 0, propose_random, no_bytes,
+                                          NULL};
 static const sw_algo rtn_on_random = {.name = "random+rtn", .needs_statistics = true,
                                       .transform = &random_scales, .solve = sw_rtn_solve};
 static const sw_algo gptq_on_random = {.name = "random+gptq", .needs_statistics = true,
