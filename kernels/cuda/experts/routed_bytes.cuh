@@ -257,7 +257,10 @@ __global__ void __launch_bounds__(P::threads, 1)
         }
         sw_mbar_init_fence();
     }
-    if (GLU) sw_grid_wait_previous(); /* see routed_few.cuh */
+    /* For lists, see routed_few.cuh. One token has none, and the quantizing of X that is ahead let
+     * this kernel start only after it had waited itself: choices are there, so weights may come
+     * while it makes the codes. */
+    if (GLU && a.lists.blocks) sw_grid_wait_previous();
     sw_grid_launch_next();
     __syncthreads();
     rt_run run = rt_run_of<P>(a);
