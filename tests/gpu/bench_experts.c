@@ -1,6 +1,7 @@
 /* bench_experts.c - how long a layer of routed experts takes, a row of CSV each.
  *
- *   bench_experts [SCHEME:]EXPERTS,HIDDEN,WIDE,TOP_K[,ROWS]... -- TOKENS...   (ROWS 0: the plan's)
+ *   bench_experts [SCHEME:]EXPERTS,HIDDEN,WIDE,TOP_K[,ROWS]... -- TOKENS...
+ *   ROWS: of a block; 0: the plan's, -1: those of each kernel, the plan's first
  *   SCHEME: w4a16 (groups of 128), fp8 (a scale a token and a channel), fp8block (128 x 128),
  *   w8a8 (as fp8), w4afp8 (groups of 128, inputs in E4M3 with a scale a token), mxfp4 and nvfp4
  *   (inputs of 16 bits), pairs (w4a16 by a product for each pair of a token and one of its experts,
@@ -374,6 +375,26 @@ static void run(layer *l, int64_t n_tokens, int rows)
     fflush(stdout);
 }
 
+static bool has_kernel(const layer *l, int rows)
+{
+    sw_routed_plan other;
+    sw_err err = {0};
+
+    return sw_routed_plan_for(&other, &l->problem, &l->device, rows, &err) == SW_OK;
+}
+
+/* As the plan has it, then with each other kernel. */
+static void run_each(layer *l, int64_t n_tokens)
+{
+    static const int rows[] = {8, 16, 32, 48, 64, 128};
+    int chosen;
+
+    run(l, n_tokens, 0);
+    chosen = l->plan.rows;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i] != chosen && has_kernel(l, rows[i])) run(l, n_tokens, rows[i]);
+}
+
 static void bench(const char *shape, char **tokens, int n, sw_cuda_device device,
                   cudaStream_t stream)
 {
@@ -388,7 +409,8 @@ static void bench(const char *shape, char **tokens, int n, sw_cuda_device device
 
         if (n_tokens > TOKENS_MAX) continue;
         route(&l, n_tokens);
-        run(&l, n_tokens, rows);
+        if (rows < 0) run_each(&l, n_tokens);
+        else run(&l, n_tokens, rows);
     }
     layer_free(&l);
 }

@@ -35,13 +35,18 @@
 #ifdef SW_CUDA_QUICK
 static const int rows_4bit[] = {8, 128}, rows_bytes[] = {16, 128};
 #else
-static const int rows_4bit[] = {8, 16, 32, 128}, rows_bytes[] = {16, 32, 64, 128};
+static const int rows_4bit[] = {8, 16, 32, 48, 64, 128}, rows_bytes[] = {16, 32, 64, 128};
 #endif
-#define N_ROWS (int)(sizeof rows_4bit / sizeof *rows_4bit)
 
 static int rows_of(const routed_shape *s, int i)
 {
     return routed_shape_has_bytes(s) ? rows_bytes[i] : rows_4bit[i];
+}
+
+static int n_rows_of(const routed_shape *s)
+{
+    return (int)(routed_shape_has_bytes(s) ? sizeof rows_bytes / sizeof *rows_bytes
+                                           : sizeof rows_4bit / sizeof *rows_4bit);
 }
 
 static void must_be_near(routed_case *c, int rows)
@@ -85,7 +90,7 @@ static void each(const routed_shape *shape, void (*must)(routed_case *c, int row
 
     routed_case_new(&c, shape);
     routed_case_expect(&c);
-    for (int i = 0; i < N_ROWS; i++) must(&c, rows_of(shape, i));
+    for (int i = 0; i < n_rows_of(shape); i++) must(&c, rows_of(shape, i));
     routed_case_free(&c);
 }
 
@@ -135,6 +140,19 @@ static void odd_shapes(void **state)
     each(&s, must_be_exact);
     s.n_tokens = MANY_TOKENS, s.top_k = 1;
     each(&s, must_be_exact);
+}
+
+/* Blocks of an expert side by side, of which the last is short. */
+static void several_blocks(void **state)
+{
+    routed_shape s = shape_of(70, ROUTING_ONE);
+
+    (void)state;
+    s.hidden = 320, s.wide = 192, s.top_k = 2;
+    s.is_exact = true;
+    each(&s, must_be_exact);
+    s.is_exact = false;
+    each(&s, must_be_near);
 }
 
 static void activations_and_biases(void **state)
@@ -209,6 +227,24 @@ static void whole_units(void **state)
                 s.n_experts = 48, s.hidden = 768, s.wide = 384;
                 each(&s, must_be_near);
             }
+}
+
+/* The same of 4 bits, which are dealt out so from four units a CTA on: many of gates and ups, then
+ * many of downs. */
+static void whole_units_of_4_bits(void **state)
+{
+    static const int64_t sizes[][2] = {{256, 1536}, {3072, 256}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (routing kind = ROUTING_RANDOM; kind <= ROUTING_SKEW; kind += ROUTING_SKEW) {
+            routed_shape s = shape_of(MANY_TOKENS, kind);
+
+            s.n_experts = 48, s.hidden = sizes[i][0], s.wide = sizes[i][1];
+            each(&s, must_be_near);
+            s.scheme = ROUTED_MXFP4;
+            each(&s, must_be_near);
+        }
 }
 
 static void e2m1(void **state)
@@ -286,9 +322,9 @@ static void same_bytes_twice(void **state)
     routed_shape s = shape_of(FEW_TOKENS, ROUTING_SKEW);
 
     (void)state;
-    for (int i = 0; i < N_ROWS; i++) gives_same_bytes(&s, rows_of(&s, i));
+    for (int i = 0; i < n_rows_of(&s); i++) gives_same_bytes(&s, rows_of(&s, i));
     s.scheme = ROUTED_FP8_BLOCK;
-    for (int i = 0; i < N_ROWS; i++) gives_same_bytes(&s, rows_of(&s, i));
+    for (int i = 0; i < n_rows_of(&s); i++) gives_same_bytes(&s, rows_of(&s, i));
 }
 
 /* Byte i of what is on the device is another for as long as the test of it takes. */
@@ -300,7 +336,7 @@ static void with_fault(routed_case *c, uint8_t *d_byte, uint8_t (*change)(uint8_
     assert_int_equal(cudaMemcpy(&was, d_byte, 1, cudaMemcpyDeviceToHost), cudaSuccess);
     is = change(was);
     assert_int_equal(cudaMemcpy(d_byte, &is, 1, cudaMemcpyHostToDevice), cudaSuccess);
-    for (int i = 0; i < N_ROWS; i++) {
+    for (int i = 0; i < n_rows_of(&c->shape); i++) {
         assert_true(routed_case_run(c, rows_of(&c->shape, i)));
         if (is_exact) assert_true(routed_case_differing(c) > 0);
         else assert_true(routed_case_error(c) > BOUND_BYTES);
@@ -369,15 +405,57 @@ static void unsupported(void **state)
     routed_case_free(&c);
 }
 
+/* What the plan takes for so many tokens with 8 of 256 experts, or 2 of 8. */
+static void rows_of_the_plan(void **state)
+{
+    static const struct {
+        int64_t n_tokens;
+        int n_experts, top_k, of_4bit, of_bytes;
+    } wanted[] = {
+        {1, 256, 8, 8, 16},        {64, 256, 8, 8, 16},        {256, 256, 8, 16, 16},
+        {512, 256, 8, 32, 32},     {1024, 256, 8, 48, 64},     {1536, 256, 8, 64, 64},
+        {2048, 256, 8, 128, 128},  {4096, 256, 8, 128, 128},   {1, 8, 2, 8, 16},
+        {16, 8, 2, 8, 16},         {64, 8, 2, 32, 32},         {128, 8, 2, 48, 64},
+        {48, 8, 8, 48, 64},
+    };
+    const sw_cuda_device device = {90, 132};
+    sw_routed_plan plan;
+    sw_err err = {0};
+
+    (void)state;
+    for (routed_scheme scheme = ROUTED_INT4; scheme <= ROUTED_FP8; scheme++) {
+        routed_shape s = shape_of(2, ROUTING_RANDOM);
+        routed_case c;
+
+        s.scheme = scheme, s.group_elems = scheme == ROUTED_FP8 ? 0 : 128;
+        routed_case_new(&c, &s);
+        for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+            sw_routed p = c.problem;
+
+            p.n_tokens = wanted[i].n_tokens;
+            p.n_experts = wanted[i].n_experts, p.top_k = wanted[i].top_k;
+            assert_int_equal(sw_routed_plan_for(&plan, &p, &device, 0, &err), SW_OK);
+#ifndef SW_CUDA_QUICK
+            assert_int_equal(plan.rows, scheme == ROUTED_FP8 ? wanted[i].of_bytes
+                                                             : wanted[i].of_4bit);
+#endif
+        }
+        routed_case_free(&c);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_sums), cmocka_unit_test(every_routing),
-        cmocka_unit_test(odd_shapes), cmocka_unit_test(activations_and_biases),
+        cmocka_unit_test(odd_shapes), cmocka_unit_test(several_blocks),
+        cmocka_unit_test(activations_and_biases),
         cmocka_unit_test(bytes), cmocka_unit_test(int4_with_bytes), cmocka_unit_test(whole_units),
+        cmocka_unit_test(whole_units_of_4_bits),
         cmocka_unit_test(e2m1), cmocka_unit_test(e2m1_with_biases),
         cmocka_unit_test(real_shape), cmocka_unit_test(same_bytes_twice),
         cmocka_unit_test(faults_show), cmocka_unit_test(unsupported),
+        cmocka_unit_test(rows_of_the_plan),
     };
     sw_cuda_device device;
     sw_err err = {0};

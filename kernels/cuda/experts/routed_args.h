@@ -9,7 +9,7 @@
 #define RT_FEW_BOX 8       /* rows of a box of inputs, for few rows and for many: what a block
                               does not have is not brought */
 #define RT_MANY_BOX 32
-#define RT_FEW_CTAS 2      /* of a multiprocessor, of the kernels for few rows */
+#define RT_FEW_CTAS 2      /* of a multiprocessor, of the kernels for few rows, at most */
 #define RT_EXPERTS_MAX 1024
 
 /* A run of sorted rows that one expert multiplies at once, and where its weights lie: of gates and

@@ -23,6 +23,7 @@ template <int KIND_, int T_, int STAGES_, int COPIERS_, bool GROUPED_> struct rt
     static constexpr int KIND = KIND_;
     static constexpr int T = T_, STAGES = STAGES_, COPIERS = COPIERS_, PER_SM = 1;
     static constexpr bool GROUPED = GROUPED_, WHOLE = T >= 128;
+    static constexpr int whole_rounds = 0;
     static constexpr bool X_GROUPED = GROUPED && KIND == W8A8_E4M3;
     static constexpr int box = WHOLE ? RT_MANY_BOX : RT_FEW_BOX;
     static constexpr int MT = 2, NWG = 2, C = 64 * MT * NWG, consumers = NWG * 128;
@@ -203,7 +204,7 @@ rt_byte_unit(const rt_args &a, const rt_run &run, w8a8_ring<P::STAGES> &ring, co
     if (n < a.k_stages)
         rt_take_over<P>(total, a, run.cta + 1, run.owner((u + 1) * a.k_stages - 1), unit.n_rows);
     if constexpr (!P::X_GROUPED) rt_scale_sums<P, GLU>(total, a, unit, x_scale, own.scales);
-    rt_finish<GLU, T / 2, P::T>(total, a, unit, own.park, row, own.rows);
+    rt_finish<GLU, P::MT, T / 2, P::T>(total, a, unit, {own.park}, row, own.rows);
 }
 
 template <class P, bool GLU>
@@ -256,7 +257,10 @@ __global__ void __launch_bounds__(P::threads, 1)
         }
         sw_mbar_init_fence();
     }
-    if (GLU) sw_grid_wait_previous(); /* see routed_few.cuh */
+    /* For lists, see routed_few.cuh. One token has none, and the quantizing of X that is ahead let
+     * this kernel start only after it had waited itself: choices are there, so weights may come
+     * while it makes the codes. */
+    if (GLU && a.lists.blocks) sw_grid_wait_previous();
     sw_grid_launch_next();
     __syncthreads();
     rt_run run = rt_run_of<P>(a);

@@ -11,11 +11,22 @@
 #include "kernels/cuda/experts/routed_unit.cuh"
 #include "kernels/cuda/gemm/weight_only/weight_only_copy.cuh"
 
+/* Batches of four k-steps of any CUT of weight_only_copy.cuh, which has two where two tiles of so
+ * many rows would leave no registers for more. */
+template <class CUT> struct rt_long_batches : CUT {
+    static constexpr int steps = 4, per_tile = 1, per_row = NW_STAGE_TILES;
+    static constexpr int n_batches = CUT::MT * per_row, per_group = per_row / CUT::GPS;
+};
+
 /* A cut of weight_only_copy.cuh or w4a16_persistent.cuh, and what this file asks of one. */
 template <class CUT> struct rt_cut : CUT {
     static constexpr int pair_bytes = NW_STAGE_TILES * NW_BLOCK_BYTES; /* of a tile in a stage */
     static constexpr int record_room = 128;
-    static constexpr bool WHOLE = false; /* see rt_run_of */
+    /* See rt_run_of: rows that 264 CTAs, far apart, read again with every unit outgrow the L2 from
+     * some 8 of 14 KB on. */
+    static constexpr bool WHOLE = CUT::T >= 16;
+    static constexpr int whole_rounds = 4;
+    static constexpr int box = CUT::T > RT_MANY_BOX ? CUT::T : RT_FEW_BOX; /* rows of X at once */
     static constexpr int x_pieces = NW_STAGE_TILES, x_per_piece = 64; /* inputs of 128 bytes */
 };
 

@@ -1,4 +1,4 @@
-/* routed_few.cuh - 4-bit weights of routed experts times few rows each (sm_90a).
+/* routed_few.cuh - 4-bit weights of routed experts times up to 64 rows each (sm_90a).
  *
  * Memory is the limit, so all multiprocessors must read all the time: the stages (128 inputs) of
  * all units (256 channels of a block of rows, routed_unit.cuh) stand in one line that is cut into
@@ -7,10 +7,13 @@
  * through, the first, whose last unit it is, adds the sums of the others, whose first it was, in
  * their order: so the order of every sum follows from the number of blocks and of CTAs alone.
  *
- *   CTA:       two warpgroups that multiply, two tiles of 64 channels each, two warps that copy
+ *   CTA:       four tiles of 64 channels: two warpgroups that multiply two each, and two CTAs a
+ *              multiprocessor; of more than 32 rows, for whose sums two tiles leave a thread no
+ *              registers, four warpgroups of one each, and one CTA. Two warps that copy
  *   stage:     X [2 k-tiles][T][64], W [4 tiles][2 k-tiles], scales [4 tiles], multiplied as
- *              weight_only_wgmma.cuh does: of int4 in the mode NW_GROUPS, of E2M1, whose product
- *              with a scale is exact, in NW_SCALED; no weight is rounded
+ *              weight_only_wgmma.cuh does: of int4 up to 32 rows in the mode NW_GROUPS, which
+ *              rounds no weight, else in NW_SCALED; of E2M1, whose product with a scale is exact,
+ *              always in that
  *   partials:  one a CTA, of the unit that it ends and did not begin: [float4][thread]
  */
 #ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_FEW_CUH
@@ -20,12 +23,23 @@
 #include "kernels/cuda/experts/routed_store.cuh"
 #include "kernels/cuda/gemm/weight_only/weight_only_wgmma.cuh"
 
+#define RT_FEW_COPIER 32 /* registers of a thread where a warpgroup copies for four others */
+#define RT_FEW_CONSUMER 112
+
 template <class P> struct rt_few {
     static constexpr int park_rows = P::T < 16 ? 16 : P::T > 32 ? 32 : P::T;
     static constexpr int park_bytes = park_rows * 128; /* of a warpgroup */
-    static constexpr int shared_bytes = P::ring_bytes + 2 * park_bytes + 1024;
+    /* Ups on their way to the warpgroup of their gates; none where it is the same. */
+    static constexpr int ups_at = P::ring_bytes + P::NWG * park_bytes;
+    static constexpr int ups_bytes = P::MT > 1 ? 0 : P::T / 2 * 4 * 128;
+    static constexpr int shared_bytes = ups_at + P::NWG / 2 * ups_bytes + 1024;
     static constexpr int partial_floats = P::T * P::C;
-    static constexpr int threads = P::consumers + RT_COPY_WARPS * 32;
+    /* Registers are a multiprocessor quarter's, of which four warpgroups and two warps would leave
+     * those that multiply 96: a whole warpgroup copies then, and gives them of its own. */
+    static constexpr bool moves = P::MT == 1;
+    static constexpr int threads = P::consumers + (moves ? 128 : RT_COPY_WARPS * 32);
+    static_assert(!moves || P::consumers * RT_FEW_CONSUMER + 128 * RT_FEW_COPIER <=
+                                65536 / threads / 8 * 8 * threads, "the pool of a CTA");
     static_assert(shared_bytes * P::PER_SM <= 226 << 10, "a multiprocessor has 227 KB");
 };
 
@@ -49,19 +63,22 @@ struct rt_run {
 
 #define RT_SHARERS 4 /* CTAs to a unit that is cut, at most, where most units are not */
 
-/* With P::WHOLE only what is left when every CTA has had as many units as any other is cut: CTAs
- * that work side by side are then at the same weights and rows, which the L2 has for all of them.
- * In one line they are far apart, which is right where weights are read once. */
+/* With P::WHOLE, where each CTA has P::whole_rounds units or more, only what is left when every CTA
+ * has had as many units as any other is cut: CTAs that work side by side are then at the same
+ * weights and rows, which the L2 has for all of them. In one line they are far apart, which is
+ * right where weights are read once and rows are few, and balances better what is little. */
 template <class P> static __device__ __forceinline__ rt_run rt_run_of(const rt_args &a)
 {
     const int64_t n_units = (int64_t)rt_n_blocks(a) * a.n_units;
+    const int rounds = (int)(n_units / gridDim.x);
+    const bool is_whole = P::WHOLE && rounds >= P::whole_rounds;
     rt_run r;
 
-    r.n_whole = P::WHOLE ? (int)(n_units / gridDim.x) : 0;
+    r.n_whole = is_whole ? rounds : 0;
     r.first_cut = r.n_whole * (int)gridDim.x;
     r.n_stages = (n_units - r.first_cut) * a.k_stages;
     r.n_ctas = (int)min((int64_t)gridDim.x, r.n_stages);
-    if (P::WHOLE) r.n_ctas = (int)min((int64_t)r.n_ctas, (n_units - r.first_cut) * RT_SHARERS);
+    if (is_whole) r.n_ctas = (int)min((int64_t)r.n_ctas, (n_units - r.first_cut) * RT_SHARERS);
     r.cta = (int)blockIdx.x;
     r.begin = r.end = 0;
     if (r.cta < r.n_ctas) {
@@ -143,8 +160,8 @@ static __device__ __forceinline__ void rt_few_inputs(const CUtensorMap &x, const
         sw_mbar_sleep(empty + 8 * s, turn);
         if (is_new) rt_write_note(notes + s, w.unit);
         rt_copy_scales<P>(a, w.from, w.ks, stage, full + 8 * s,
-                          rt_x_bytes<P, RT_FEW_BOX>(w.from.n_rows));
-        rt_copy_x<P, RT_FEW_BOX>(x, w.from, w.ks, stage, full + 8 * s, keep);
+                          rt_x_bytes<P, P::box>(w.from.n_rows));
+        rt_copy_x<P, P::box>(x, w.from, w.ks, stage, full + 8 * s, keep);
         is_new = w.step(a, run, left == 1);
         if (++s == P::STAGES) s = 0, turn ^= 1;
     }
@@ -159,13 +176,13 @@ template <class P> static __device__ __forceinline__ float4 *rt_partial(const rt
 }
 
 template <class P, int N>
-static __device__ __forceinline__ void rt_publish(const float (&total)[2][N], const rt_args &a,
+static __device__ __forceinline__ void rt_publish(const float (&total)[P::MT][N], const rt_args &a,
                                                   int partial, int n_rows)
 {
     float4 *to = rt_partial<P>(a, partial);
 
 #pragma unroll
-    for (int m = 0; m < 2; m++)
+    for (int m = 0; m < P::MT; m++)
 #pragma unroll
         for (int j = 0; j < N / 4; j++) {
             const float *v = &total[m][4 * j];
@@ -178,10 +195,11 @@ static __device__ __forceinline__ void rt_publish(const float (&total)[2][N], co
 /* total += those of CTAs c0 to c1, in their order: eight float4 are asked for at once, be they of
  * one or of several. */
 template <class P, int N>
-static __device__ __forceinline__ void rt_add_partials(float (&total)[2][N], const rt_args &a,
+static __device__ __forceinline__ void rt_add_partials(float (&total)[P::MT][N], const rt_args &a,
                                                        int c0, int c1, int n_rows)
 {
-    constexpr int FLOAT4 = N / 2, PIECE = FLOAT4 < 8 ? FLOAT4 : 8, AT_ONCE = 8 / PIECE;
+    constexpr int FLOAT4 = P::MT * (N / 4), PIECE = FLOAT4 < 8 ? FLOAT4 : 8, AT_ONCE = 8 / PIECE;
+    static_assert(FLOAT4 % PIECE == 0, "pieces are whole");
 
     for (int c = c0; c <= c1; c += AT_ONCE)
 #pragma unroll
@@ -209,8 +227,8 @@ static __device__ __forceinline__ void rt_add_partials(float (&total)[2][N], con
 
 /* What this CTA has of a unit that another began, for that one. */
 template <class P, int N>
-static __device__ __forceinline__ void rt_hand_over(const float (&total)[2][N], const rt_args &a,
-                                                    int cta, int n_rows)
+static __device__ __forceinline__ void rt_hand_over(const float (&total)[P::MT][N],
+                                                    const rt_args &a, int cta, int n_rows)
 {
     rt_publish<P>(total, a, cta, n_rows);
     __threadfence();
@@ -222,8 +240,8 @@ static __device__ __forceinline__ void rt_hand_over(const float (&total)[2][N], 
 /* What CTAs c0 to c1 have of a unit that this one began. They have it before they wait for anybody,
  * and come to run whatever this one does. */
 template <class P, int N>
-static __device__ __forceinline__ void rt_take_over(float (&total)[2][N], const rt_args &a, int c0,
-                                                    int c1, int n_rows)
+static __device__ __forceinline__ void rt_take_over(float (&total)[P::MT][N], const rt_args &a,
+                                                    int c0, int c1, int n_rows)
 {
     for (int c = c0 + (int)threadIdx.x; c <= c1; c += P::consumers) {
         int is_there = 0;
@@ -243,17 +261,19 @@ static __device__ __forceinline__ void rt_take_over(float (&total)[2][N], const 
 
 template <class P, bool GLU>
 static __device__ __forceinline__ void rt_few_consume(const rt_args &a, const rt_run &run,
-                                                      nw_ring<P> &ring, uint32_t park,
+                                                      nw_ring<P> &ring, rt_parks parks,
                                                       const rt_note *notes, rt_rows<P::T> *rows,
                                                       uint32_t nobody)
 {
     const int tile0 = rt_group() * P::MT;
 
+    int left = run.n_whole;
+
 #pragma unroll 1
-    for (int stage = run.begin; stage < run.end;) {
-        const int u = stage / a.k_stages, k0 = stage % a.k_stages;
-        const int n = min(a.k_stages - k0, run.end - stage);
-        float total[2][P::T / 2] = {};
+    for (int stage = run.begin; left > 0 || stage < run.end;) {
+        const int u = stage / a.k_stages, k0 = left > 0 ? 0 : stage % a.k_stages;
+        const int n = left > 0 ? a.k_stages : min(a.k_stages - k0, run.end - stage);
+        float total[P::MT][P::T / 2] = {};
 
         ring.wait();
         const rt_note unit = notes[ring.s];
@@ -261,7 +281,8 @@ static __device__ __forceinline__ void rt_few_consume(const rt_args &a, const rt
 
         if constexpr (P::MODE == NW_GROUPS) nw_multiply_groups<P>(total, a.nw, tile0, n, ring);
         else nw_multiply_through<P>(total, ring, tile0, n, nobody);
-        stage += n;
+        if (left > 0) left--;
+        else stage += n;
         if (k0) {
             rt_hand_over<P>(total, a, run.cta, unit.n_rows);
             continue;
@@ -269,7 +290,7 @@ static __device__ __forceinline__ void rt_few_consume(const rt_args &a, const rt
         if (n < a.k_stages)
             rt_take_over<P>(total, a, run.cta + 1, run.owner((u + 1) * a.k_stages - 1),
                             unit.n_rows);
-        rt_finish<GLU, P::T / 2, P::T>(total, a, unit, park, row, rows);
+        rt_finish<GLU, P::MT, P::T / 2, P::T>(total, a, unit, parks, row, rows);
     }
 }
 
@@ -279,7 +300,7 @@ __global__ void __launch_bounds__(rt_few<P>::threads, P::PER_SM)
 {
     extern __shared__ uint8_t s_bytes[];
     __shared__ uint64_t s_full[P::STAGES], s_empty[P::STAGES], s_nobody;
-    __shared__ rt_rows<P::T> s_rows[2];
+    __shared__ rt_rows<P::T> s_rows[P::NWG];
     __shared__ rt_note s_notes[P::STAGES];
     uint32_t ring = (sw_smem_addr(s_bytes) + 1023) & ~1023u;
     uint32_t full = sw_smem_addr(s_full), empty = sw_smem_addr(s_empty);
@@ -301,21 +322,26 @@ __global__ void __launch_bounds__(rt_few<P>::threads, P::PER_SM)
     if (GLU) sw_grid_wait_previous();
     sw_grid_launch_next();
     __syncthreads();
-    rt_run run = rt_run_of<P>(a);
 
-    if (run.begin == run.end) {
-        sw_grid_wait_previous();
-    } else if (warp == P::consumers / 32) {
-        rt_few_codes<P, GLU>(a, run, ring, full, empty);
-    } else if (warp > P::consumers / 32) {
-        rt_few_inputs<P, GLU>(x, a, run, ring, full, empty, s_notes);
+    /* Each asks for its run once it has its registers: what is kept across that is spilled. */
+    if (warp >= P::consumers / 32) {
+        if constexpr (rt_few<P>::moves) sw_fewer_registers<RT_FEW_COPIER>();
+        const rt_run run = rt_run_of<P>(a);
+
+        if (run.n_all(a) == 0) sw_grid_wait_previous();
+        else if (warp == P::consumers / 32) rt_few_codes<P, GLU>(a, run, ring, full, empty);
+        else if (warp == P::consumers / 32 + 1)
+            rt_few_inputs<P, GLU>(x, a, run, ring, full, empty, s_notes);
     } else {
+        if constexpr (rt_few<P>::moves) sw_more_registers<RT_FEW_CONSUMER>();
+        const rt_run run = rt_run_of<P>(a);
+        const uint32_t group = threadIdx.x / 128;
+        const rt_parks parks = {ring + P::ring_bytes + group * rt_few<P>::park_bytes,
+                                ring + rt_few<P>::ups_at + group / 2 * rt_few<P>::ups_bytes};
         nw_ring<P> at = {ring, full, empty, 0, 0};
 
         sw_grid_wait_previous();
-        rt_few_consume<P, GLU>(a, run, at,
-                               ring + P::ring_bytes + threadIdx.x / 128 * rt_few<P>::park_bytes,
-                               s_notes, s_rows + threadIdx.x / 128, sw_smem_addr(&s_nobody));
+        rt_few_consume<P, GLU>(a, run, at, parks, s_notes, s_rows + group, sw_smem_addr(&s_nobody));
     }
 }
 

@@ -123,7 +123,7 @@ static __device__ __forceinline__ void rt_many_unit(const rt_args &a, const rt_n
 
     nw_clear<P>(total, 0);
     nw_multiply_through<P>(total, ring, tile0, a.k_stages, at->nobody);
-    rt_finish<GLU, P::T / 2, RT_MANY_ROWS>(total, a, unit, at->park, row, rows);
+    rt_finish<GLU, P::MT, P::T / 2, RT_MANY_ROWS>(total, a, unit, {at->park}, row, rows);
     at->s = ring.s, at->parity = ring.parity;
 }
 

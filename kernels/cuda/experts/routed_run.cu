@@ -142,19 +142,38 @@ static sw_code check(const sw_routed *p, const sw_cuda_device *device, sw_err *e
     return SW_OK;
 }
 
-/* Rows of a block by how many an expert has on average, so that few experts need two: measured on
- * an H200 (tests/bench/h200-experts.csv). */
-static int rows_for(const sw_routed *p, int kind)
+/* The kernel of a plan, of which those of 4 bits are two kinds; NULL: none. */
+static const rt_kernel *find_kernel(sw_routed_plan *plan)
 {
-    const int64_t pairs = p->n_tokens * p->top_k, n = p->n_experts;
+    if (plan->kind == RT_FEW && !kernel_of(plan)) plan->kind = RT_MANY;
+    return kernel_of(plan);
+}
 
-    if (kind == RT_FEW) {
-        if (p->n_tokens == 1 || pairs <= 4 * n) return 8;
-        if (pairs <= 10 * n) return 16;
-        return pairs <= 24 * n ? 32 : 128;
+#define SPREAD 1.6 /* standard deviations: 19 of 20 experts have no more rows */
+
+/* Rows that nearly every expert has at most, where choices are random: how many of the tokens
+ * choose one is binomial. A second block reads the expert's weights again. */
+static double usual_rows(const sw_routed *p)
+{
+    const double chance = (double)p->top_k / p->n_experts;
+    const double mean = (double)p->n_tokens * chance;
+
+    return mean + SPREAD * sqrt(mean * fmax(1 - chance, 0));
+}
+
+/* The fewest rows of a block that nearly every expert fits in, as each costs time in the tensor
+ * cores whether it is there or not, else the most. That is what was fastest wherever it was
+ * measured (tests/bench/h200-experts.csv). */
+static void choose_rows(sw_routed_plan *plan, const sw_routed *p)
+{
+    static const int rows[] = {8, 16, 32, 48, 64, 128};
+    const int n = (int)(sizeof rows / sizeof *rows), kind = plan->kind;
+    const double wanted = usual_rows(p);
+
+    for (int i = 0; i < n; i++) {
+        plan->rows = rows[i], plan->kind = kind;
+        if ((wanted <= rows[i] || i + 1 == n) && find_kernel(plan)) return;
     }
-    if (p->n_tokens == 1 || pairs <= 10 * n) return 16;
-    return pairs <= 24 * n ? 32 : pairs <= 56 * n ? 64 : 128;
 }
 
 extern "C" sw_code sw_routed_plan_for(sw_routed_plan *out, const sw_routed *p,
@@ -164,9 +183,8 @@ extern "C" sw_code sw_routed_plan_for(sw_routed_plan *out, const sw_routed *p,
 
     if (rc != SW_OK) return rc;
     *out = {rows, kind_of(p), e2m1_scale_k(&p->up), *device};
-    if (!rows) out->rows = rows_for(p, out->kind);
-    if (out->kind == RT_FEW && !kernel_of(out)) out->kind = RT_MANY;
-    if (!kernel_of(out))
+    if (!rows) choose_rows(out, p);
+    if (!find_kernel(out))
         return SW_FAIL(err, SW_E_UNSUPPORTED, "no kernel of routed experts for %d rows", rows);
     return SW_OK;
 }

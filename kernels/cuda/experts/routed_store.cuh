@@ -101,27 +101,75 @@ static __device__ __forceinline__ float2 rt_bias(const float *bias, int64_t chan
     return make_float2(bias && at < end ? bias[at] : 0, bias && at + 8 < end ? bias[at + 8] : 0);
 }
 
-template <int N, int ROWS>
-static __device__ __forceinline__ void rt_finish_glu(float (&total)[2][N], const rt_args &a,
-                                                     const rt_note &unit, uint32_t park)
+/* Of a warpgroup, in shared memory: where rows are on their way to memory, and where ups are on
+ * theirs from the warpgroup that multiplied them to that of their gates: [float4][thread]. */
+struct rt_parks {
+    uint32_t rows, ups;
+};
+
+#define RT_UPS_BARRIER 6 /* and the next, of two pairs of warpgroups, behind those of rt_store */
+
+/* Of one tile a warpgroup: the odd one's sums for the other. True for those who give theirs away.
+ * The first meeting: those of the unit before have been read. */
+template <int N>
+static __device__ __forceinline__ bool rt_give_ups(const float (&total)[1][N], uint32_t ups)
 {
-    int channel0 = (unit.j * 2 + rt_group()) * 64;
+    const int group = rt_group(), is_up = group % 2, barrier = RT_UPS_BARRIER + group / 2;
+
+    sw_named_sync(barrier, 256);
+#pragma unroll
+    for (int i = 0; i < N / 4; i++) {
+        const float *v = &total[0][4 * i];
+
+        if (is_up)
+            sw_shared_put16(ups + (uint32_t)(i * 128 + (int)threadIdx.x % 128) * 16, v);
+    }
+    sw_named_sync(barrier, 256);
+    return is_up;
+}
+
+/* Sums 4i to 4i + 3 of the ups: of the same warpgroup, or given by another. */
+template <int MT, int N>
+static __device__ __forceinline__ float4 rt_ups(const float (&total)[MT][N], uint32_t ups, int i)
+{
+    const float *v = &total[MT - 1][4 * i];
+
+    if constexpr (MT > 1) return make_float4(v[0], v[1], v[2], v[3]);
+    const uint4 u = sw_shared16(ups + (uint32_t)(i * 128 + (int)threadIdx.x % 128) * 16);
+
+    return make_float4(__uint_as_float(u.x), __uint_as_float(u.y), __uint_as_float(u.z),
+                       __uint_as_float(u.w));
+}
+
+template <int MT, int N, int ROWS>
+static __device__ __forceinline__ void rt_finish_glu(float (&total)[MT][N], const rt_args &a,
+                                                     const rt_note &unit, rt_parks parks)
+{
+    int channel0 = (unit.j * 2 + rt_group() * MT / 2) * 64;
     float2 g = rt_bias(unit.bias, channel0, a.n_out);
     float2 u = rt_bias(unit.bias, a.n_out + channel0, 2 * a.n_out);
 
+    if constexpr (MT == 1)
+        if (rt_give_ups(total, parks.ups)) return;
 #pragma unroll
-    for (int i = 0; i < N; i++)
-        total[0][i] = rt_glu(a, fmaf(total[0][i], unit.factor, i / 2 % 2 ? g.y : g.x),
-                             fmaf(total[1][i], unit.factor, i / 2 % 2 ? u.y : u.x));
-    rt_store<N, false, ROWS>(total[0], a, unit, channel0, park, nullptr);
+    for (int i = 0; i < N; i += 4) {
+        const float4 up = rt_ups(total, parks.ups, i / 4);
+        float *to = &total[0][i];
+
+        to[0] = rt_glu(a, fmaf(to[0], unit.factor, g.x), fmaf(up.x, unit.factor, u.x));
+        to[1] = rt_glu(a, fmaf(to[1], unit.factor, g.x), fmaf(up.y, unit.factor, u.x));
+        to[2] = rt_glu(a, fmaf(to[2], unit.factor, g.y), fmaf(up.z, unit.factor, u.y));
+        to[3] = rt_glu(a, fmaf(to[3], unit.factor, g.y), fmaf(up.w, unit.factor, u.y));
+    }
+    rt_store<N, false, ROWS>(total[0], a, unit, channel0, parks.rows, nullptr);
 }
 
-template <int N, int ROWS>
-static __device__ __forceinline__ void rt_finish_down(float (&total)[2][N], const rt_args &a,
+template <int MT, int N, int ROWS>
+static __device__ __forceinline__ void rt_finish_down(float (&total)[MT][N], const rt_args &a,
                                                       const rt_note &unit, uint32_t park,
                                                       const rt_row &row, rt_rows<ROWS> *rows)
 {
-    int channel0 = (rt_uniform(unit.j) * 4 + rt_group() * 2) * 64;
+    int channel0 = (rt_uniform(unit.j) * 4 + rt_group() * MT) * 64;
     float2 b[2] = {rt_bias(unit.bias, channel0, a.n_out),
                    rt_bias(unit.bias, channel0 + 64, a.n_out)};
 
@@ -132,20 +180,21 @@ static __device__ __forceinline__ void rt_finish_down(float (&total)[2][N], cons
 #pragma unroll
     for (int i = 0; i < N; i++)
 #pragma unroll
-        for (int m = 0; m < 2; m++)
+        for (int m = 0; m < MT; m++)
             total[m][i] = fmaf(total[m][i], unit.factor, i / 2 % 2 ? b[m].y : b[m].x);
-    rt_store<N, true, ROWS>(total[0], a, unit, channel0, park, rows);
-    if (channel0 + 64 < a.n_out)
-        rt_store<N, true, ROWS>(total[1], a, unit, channel0 + 64, park, rows);
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+        if (channel0 + m * 64 < a.n_out)
+            rt_store<N, true, ROWS>(total[m], a, unit, channel0 + m * 64, park, rows);
 }
 
-template <bool GLU, int N, int ROWS>
-static __device__ __forceinline__ void rt_finish(float (&total)[2][N], const rt_args &a,
-                                                 const rt_note &unit, uint32_t park,
+template <bool GLU, int MT, int N, int ROWS>
+static __device__ __forceinline__ void rt_finish(float (&total)[MT][N], const rt_args &a,
+                                                 const rt_note &unit, rt_parks parks,
                                                  const rt_row &row, rt_rows<ROWS> *rows)
 {
-    if constexpr (GLU) rt_finish_glu<N, ROWS>(total, a, unit, park);
-    else rt_finish_down<N, ROWS>(total, a, unit, park, row, rows);
+    if constexpr (GLU) rt_finish_glu<MT, N, ROWS>(total, a, unit, parks);
+    else rt_finish_down<MT, N, ROWS>(total, a, unit, parks.rows, row, rows);
 }
 
 #endif

@@ -1,9 +1,11 @@
 /* routed_unit.cuh - what a CTA of routed experts works on.
  *
  * A unit is 256 channels of one block of rows: with GLU 128 gates and their ups, so that a thread
- * has the sums of a gate and of its up. In a stage the tiles of a unit lie in the order
+ * has the sums of a gate and of its up, or gets them. In a stage the tiles of a unit lie in the
+ * order
  *
- *   GLU    gate 2j, up 2j, gate 2j + 1, up 2j + 1        (warpgroup 0: the first two)
+ *   GLU    gate 2j, up 2j, gate 2j + 1, up 2j + 1        (warpgroup 0: the first two; of one
+ *                                                        tile a warpgroup: see rt_give_ups)
  *   else   4j, 4j + 1, 4j + 2, 4j + 3
  *
  * Tiles beyond the last are the last again, multiplied in vain and not stored.

@@ -352,6 +352,19 @@ __device__ __forceinline__ uint64_t sw_wgmma_desc(uint32_t addr)
                    "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]) \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc), "r"(accumulate))
 
+#define SW_WGMMA_N48(type) \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %29, 0;\n" \
+                 "wgmma.mma_async.sync.aligned.m64n48k16.f32." type "." type " " \
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, " \
+                 "%15, %16, %17, %18, %19, %20, %21, %22, %23}, " \
+                 "{%24, %25, %26, %27}, %28, p, 1, 1, 0;\n}" \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), \
+                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), \
+                   "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
+                   "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), \
+                   "+f"(d[21]), "+f"(d[22]), "+f"(d[23]) \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc), "r"(accumulate))
+
 #define SW_WGMMA_N64(type) \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n" \
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " " \
@@ -417,9 +430,9 @@ template <bool BF16, int N_ACC>
 __device__ __forceinline__ void sw_wgmma(float (&d)[N_ACC], const uint32_t *a, uint64_t desc,
                                          int accumulate)
 {
-    static_assert(N_ACC == 4 || N_ACC == 8 || N_ACC == 16 || N_ACC == 32 || N_ACC == 48 ||
-                      N_ACC == 64,
-                  "8, 16, 32, 64, 96 or 128 tokens");
+    static_assert(N_ACC == 4 || N_ACC == 8 || N_ACC == 16 || N_ACC == 24 || N_ACC == 32 ||
+                      N_ACC == 48 || N_ACC == 64,
+                  "8, 16, 32, 48, 64, 96 or 128 tokens");
 #define SW_WGMMA_CASE(n)                                \
     if constexpr (N_ACC == n / 2 && BF16)               \
         SW_WGMMA_N##n("bf16");                          \
@@ -428,6 +441,7 @@ __device__ __forceinline__ void sw_wgmma(float (&d)[N_ACC], const uint32_t *a, u
     SW_WGMMA_CASE(8);
     SW_WGMMA_CASE(16);
     SW_WGMMA_CASE(32);
+    SW_WGMMA_CASE(48);
     SW_WGMMA_CASE(64);
     SW_WGMMA_CASE(96);
     SW_WGMMA_CASE(128);
