@@ -79,9 +79,45 @@ static void many_tokens(void **state)
     }
 }
 
+/* Every tile of pairs of CTAs: bytes as of the kernel that takes any scales. */
+static void some_hundred_tokens(void **state)
+{
+    static const shape shapes[] = {
+        {200, 200, 640, 0, 132, BF, FF, false, false}, /* an odd number of stages */
+        {100, 72, 1000, 4, 132, HF, BF, false, false}, /* the last stage is not whole */
+        {140, 264, 2304, 0, 132, BF, HF, true, false}, /* the ring turns over */
+    };
+    int pairs = sw_cuda_kernel_find("w8a8_two_ctas");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        gpu_shape s = shape_of(&shapes[i], 25 + i);
+        sw_cuda_plan plan = {.kernel = sw_cuda_kernel_find("w8a8_persistent"), .split = 1,
+                             .device = {90, 132}, .overlap = true};
+        uint16_t *blocks, *any;
+        gpu_case c;
+
+        gpu_case_new(&c, &s);
+        gpu_case_expect(&c);
+        c.problem.tiles.spec.scale_rows = 0;
+        any = run(&c, &plan);
+        assert_false(sw_cuda_kernels[pairs].can_run(&c.problem, 0));
+        c.problem.tiles.spec.scale_rows = 128;
+        plan.kernel = pairs;
+        for (plan.tile = 0; plan.tile < *sw_cuda_kernels[pairs].n_tiles; plan.tile++) {
+            blocks = run(&c, &plan);
+            assert_memory_equal(blocks, any, c.y_bytes);
+            free(blocks);
+        }
+        free(any);
+        gpu_case_free(&c);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(many_tokens)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(many_tokens),
+                                       cmocka_unit_test(some_hundred_tokens)};
 
     if (!gpu_is_there()) return 77;
     if (argc > 1) cmocka_set_test_filter(argv[1]);

@@ -220,6 +220,9 @@ static void measured_best_of_pairs(void **state)
     goes(W8A8, 28672, 8192, 128, "w8a8_two_ctas", "x128_c64");
     goes(W4A8, 28672, 8192, 256, "w8a8_two_ctas", "w128_c128");
     goes(W8A8, 4096, 1024, 128, "w8a8_split_k", NULL); /* few blocks: k is split */
+    goes(FP8_BLOCK, 8192, 8192, 256, "w8a8_two_ctas", "w128_c128"); /* as FP8 */
+    goes(FP8_BLOCK, 4096, 6144, 128, "w8a8_two_ctas", "x128_c64");
+    goes(FP8_GROUP, 4096, 6144, 128, "w8a8_split_k", NULL);
 }
 
 /* The same of 8-bit inputs, with the split and whether the product starts before X is quantized. */

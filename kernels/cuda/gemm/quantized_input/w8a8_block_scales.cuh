@@ -53,6 +53,39 @@ struct w8a8_scale_walk {
     }
 };
 
+/* Where a warp that fills stages, or lays something out in them, stands in the ring. */
+template <int STAGES>
+struct w8a8_turns {
+    int s = 0;
+    uint32_t turn = 1; /* nothing is in the way in the first turn */
+
+    __device__ __forceinline__ void next(void)
+    {
+        if (++s == STAGES) s = 0, turn ^= 1;
+    }
+};
+
+/* The scales of N tokens, from `first` of the CTA's on, of all stages of a block, by one warp. to:
+ * the lane's slot of the first 32 of them in the ring's first stage; bytes: of a stage. */
+template <int N, int STAGES>
+static __device__ __forceinline__ void w8a8_make_scales(const w8a8_args &a, const w8a8_place &p,
+                                                        int first, uint32_t to, uint32_t bytes,
+                                                        uint32_t full, uint32_t empty,
+                                                        w8a8_turns<STAGES> &at)
+{
+    w8a8_scale_walk<N> scales(a, p, first);
+
+    scales.fetch(a);
+#pragma unroll 1
+    for (int left = p.n_stages; left > 0; left--, at.next()) {
+        sw_mbar_wait(empty + 8 * at.s, at.turn);
+        scales.put(to + at.s * bytes);
+        __syncwarp();
+        sw_release_stage(full + 8 * at.s);
+        if (left > 1) scales.fetch(a);
+    }
+}
+
 /* total += scale * sum, one scale for each token of the lane, at `scales`. */
 template <int N>
 static __device__ __forceinline__ void w8a8_add_blocks(float *total, float (&sum)[N],

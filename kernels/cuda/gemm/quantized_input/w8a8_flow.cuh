@@ -89,7 +89,7 @@ w8a8_flow_stage(float (&total)[T / 2], w8a8_on_its_way<KIND, PIECE, 1> &way, rin
     if constexpr (grouped) w8a8_group_scales<KIND>(scale, stage + at::s_at, tile, a);
 #pragma unroll
     for (int i = 0; i < n_pieces; i++) {
-        if (NEXT && i + 2 == n_pieces) ring.wait();
+        if (NEXT && i + 3 == n_pieces) ring.wait();
         if (i + 1 < n_pieces) sw_wgmma_wait<1>();
         else {
             sw_wgmma_wait<0>();

@@ -78,7 +78,7 @@ static __device__ __forceinline__ uint32_t w8a8_pair(const type *sum, const w8a8
         type s = sum[i];
 
         if (shifts && a.zeros) s -= (type)(zero * a.x_sums[at]);
-        v[i] = (float)s * scale * (MODE == W8A8_X_GROUPS ? 1.0f : x_scales[at]);
+        v[i] = (float)s * scale * (MODE >= W8A8_X_GROUPS ? 1.0f : x_scales[at]);
     }
     return sw_round16_pair(v[0], v[1], a.y_is_bf16);
 }

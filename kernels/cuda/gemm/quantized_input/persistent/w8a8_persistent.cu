@@ -15,14 +15,6 @@ extern "C" const sw_cuda_tile sw_w8a8_persistent_tiles[] = {
 extern "C" const int sw_w8a8_persistent_n_tiles =
     (int)(sizeof sw_w8a8_persistent_tiles / sizeof *sw_w8a8_persistent_tiles);
 
-/* Does each block of Y have one scale of W a stage? */
-static bool has_blocks(const sw_qspec *spec)
-{
-    return spec->group_elems == SW_W8A8_STAGE_K &&
-           (spec->scale_rows == SW_ROWS_ALL ||
-            (spec->scale_rows > 0 && spec->scale_rows % N_CHANNELS == 0));
-}
-
 /* E4M3 whose products go on from block to block has an even number of whole stages and Y in lines
  * of 16 bytes; other problems are taken for such with scales that change along k. */
 static w8a8_mode mode_of(const sw_cuda_gemm *p)
@@ -31,7 +23,7 @@ static w8a8_mode mode_of(const sw_cuda_gemm *p)
     bool flows = is_aligned && sw_tiles_k(p->tiles.k_in) % 4 == 0;
 
     if (p->act.scope == SW_ACT_GROUP)
-        return flows && has_blocks(&p->tiles.spec) ? W8A8_X_BLOCKS : W8A8_X_GROUPS;
+        return flows && sw_w8a8_has_blocks(p) ? W8A8_X_BLOCKS : W8A8_X_GROUPS;
     if (sw_w8a8_is_grouped(p)) return W8A8_GROUPED;
     return sw_w8a8_kind_of(p) == W8A8_E4M3 && !flows ? W8A8_GROUPED : W8A8_PLAIN;
 }

@@ -187,29 +187,18 @@ static __device__ __forceinline__ void a8l_scale_all(const w8a8_args &a, uint32_
 {
     constexpr uint32_t bytes = a8l_stage_bytes<KIND, MODE>();
     constexpr int NC = SW_A8L_CTAS(KIND, MODE), N = SW_A8L_T / SW_A8L_SCALERS;
-    int slot = first + w8a8_block_slot((int)threadIdx.x % 32), s = 0;
-    uint32_t to = ring + a8l_stage<KIND, MODE>::xs_at + (uint32_t)slot * 4, turn = 1;
+    int slot = first + w8a8_block_slot((int)threadIdx.x % 32);
+    uint32_t to = ring + a8l_stage<KIND, MODE>::xs_at + (uint32_t)slot * 4;
+    w8a8_turns<STAGES> at;
 
     sw_grid_wait_previous();
 #pragma unroll 1
-    for (a8l_walk<NC> walk; walk.is_there(a.grid); walk.next()) {
-        w8a8_place p = a8l_place<NC>(a, walk);
-        w8a8_scale_walk<N> scales(a, p, first);
-
-        scales.fetch(a);
-#pragma unroll 1
-        for (int left = p.n_stages; left > 0; left--) {
-            sw_mbar_wait(empty + 8 * s, turn);
-            scales.put(to + s * bytes);
-            __syncwarp();
-            sw_release_stage(full + 8 * s);
-            if (left > 1) scales.fetch(a);
-            if (++s == STAGES) s = 0, turn ^= 1;
-        }
-    }
-    sw_mbar_wait(empty + 8 * s, turn); /* of the stage that is thrown away: see a8l_copy_all */
+    for (a8l_walk<NC> walk; walk.is_there(a.grid); walk.next())
+        w8a8_make_scales<N, STAGES>(a, a8l_place<NC>(a, walk), first, to, bytes, full, empty, at);
+    /* Of the stage that is thrown away: see a8l_copy_all. */
+    sw_mbar_wait(empty + 8 * at.s, at.turn);
     __syncwarp();
-    sw_release_stage(full + 8 * s);
+    sw_release_stage(full + 8 * at.s);
     __syncwarp();
     if (a8l_ends_shared<NC>(a.grid)) sw_cluster_sync();
 }
