@@ -119,6 +119,15 @@ static void load_remote_2(const emu_operand *op) { load_remote(op, 2); }
 
 static void load_remote_4(const emu_operand *op) { load_remote(op, 4); }
 
+static void store_1(const emu_operand *op)
+{
+    uint32_t *to = emu_shared_pointer((uint32_t)op[0].in);
+
+    if ((uintptr_t)to % 4) emu_fault("a store of a word is not aligned");
+    emu_write(to, 4);
+    *to = (uint32_t)op[1].in;
+}
+
 static void store_words(const emu_operand *op, int step)
 {
     uint32_t *to = emu_shared_pointer((uint32_t)op[0].in);
@@ -302,6 +311,7 @@ static const struct {
     {"ld.shared::cluster.v4", load_remote_4},
     {"st.shared.v4.u32 [%0], {%1, %1, %1, %1};", store_same},
     {"st.shared.v4", store_4},
+    {"st.shared.f32 [%0], %1;", store_1},
     {"ld.shared.u16 h, [%1];\ncvt.u32.u16 %0, h;", load_u16_wide},
     {"ld.shared.u16 %0, [%1];", load_u16},
     {"stmatrix.sync.aligned.m8n8.x4.trans.shared.b16", stmatrix_trans},

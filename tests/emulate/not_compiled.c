@@ -24,17 +24,17 @@
 EMU_NO_CODES(nw_kernel, sw_w4a16)
 EMU_NO_CODES(nwl_kernel, sw_w4a16_persistent)
 
-#define EMU_NO_INPUT(name)                                         \
-    __attribute__((weak)) const w8a8_kernel *name(int cut, bool is) \
-    {                                                              \
-        static const w8a8_kernel none;                             \
-                                                                   \
-        (void)cut, (void)is;                                       \
-        return &none;                                              \
+#define EMU_NO_INPUT(name, by, and)                              \
+    __attribute__((weak)) const w8a8_kernel *name(by cut, and is) \
+    {                                                            \
+        static const w8a8_kernel none;                           \
+                                                                 \
+        (void)cut, (void)is;                                     \
+        return &none;                                            \
     }
-#define SW_W8A8_KIND_ROW(kind, name)       \
-    EMU_NO_INPUT(sw_w8a8_split_k_##name)    \
-    EMU_NO_INPUT(sw_w8a8_two_ctas_##name)   \
-    EMU_NO_INPUT(sw_w8a8_persistent_##name)
+#define SW_W8A8_KIND_ROW(kind, name)                        \
+    EMU_NO_INPUT(sw_w8a8_split_k_##name, int, bool)          \
+    EMU_NO_INPUT(sw_w8a8_two_ctas_##name, int, w8a8_mode)    \
+    EMU_NO_INPUT(sw_w8a8_persistent_##name, w8a8_mode, bool)
 #include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
 #undef SW_W8A8_KIND_ROW

@@ -28,6 +28,7 @@ typedef struct format {
     sw_num_id x_num;
     double peak;           /* flop a second, for the floor */
     bool has_zeros;
+    int64_t scale_rows;    /* channels that share their scales; 0: none */
 } format;
 
 static const format formats[] = {
@@ -38,7 +39,8 @@ static const format formats[] = {
     {"fp8a16", SW_NUM_E4M3, 0, SW_DTYPE_BF16, SW_ACT_NONE, SW_NUM_INT8, 790e12, false},
     {"w8a8", SW_NUM_INT8, 0, SW_DTYPE_F32, SW_ACT_TOKEN, SW_NUM_INT8, 1580e12, false},
     {"fp8", SW_NUM_E4M3, 0, SW_DTYPE_F32, SW_ACT_TOKEN, SW_NUM_E4M3, 1580e12, false},
-    {"fp8block", SW_NUM_E4M3, 128, SW_DTYPE_F32, SW_ACT_GROUP, SW_NUM_E4M3, 1580e12, false},
+    {"fp8block", SW_NUM_E4M3, 128, SW_DTYPE_F32, SW_ACT_GROUP, SW_NUM_E4M3, 1580e12, false, 128},
+    {"fp8group", SW_NUM_E4M3, 128, SW_DTYPE_F32, SW_ACT_GROUP, SW_NUM_E4M3, 1580e12, false},
     {"w4a8", SW_NUM_INT4, 128, SW_DTYPE_BF16, SW_ACT_TOKEN, SW_NUM_INT8, 1580e12, false},
     {"w4a8c", SW_NUM_INT4, 0, SW_DTYPE_BF16, SW_ACT_TOKEN, SW_NUM_INT8, 1580e12, false},
     {"w4a8f", SW_NUM_INT4, 128, SW_DTYPE_BF16, SW_ACT_TOKEN, SW_NUM_E4M3, 1580e12, false},
@@ -109,7 +111,7 @@ static void make_weights(bench *b)
     int64_t groups = f->group_elems ? (b->k + f->group_elems - 1) / f->group_elems : 1;
     sw_qspec spec = {.num = &sw_nums[f->num], .is_symmetric = !f->has_zeros,
                      .group_elems = f->group_elems,
-                     .scale_dtype = f->scale_dtype};
+                     .scale_dtype = f->scale_dtype, .scale_rows = f->scale_rows};
     test_rng rng = {42};
     int64_t n_scales = sw_tiles_n(b->n) * 64 * groups;
     float *scales = malloc(sizeof(float) * (size_t)n_scales);
@@ -129,6 +131,9 @@ static void make_weights(bench *b)
         memcpy(b->codes + i, &r, 8);
     }
     for (int64_t i = 0; i < n_scales; i++) scales[i] = (float)(0.002 + 0.002 * test_uniform(&rng));
+    for (int64_t i = 0; i < n_scales && f->scale_rows; i++) /* records of 64, a group each */
+        scales[i] = scales[i / 64 / groups * 64 / f->scale_rows * f->scale_rows * groups +
+                           i / 64 % groups * 64];
     MUST(sw_float_encode_n(b->scales, f->scale_dtype, scales, n_scales, &err));
     b->n_copies = bench_copies((int64_t)b->codes_bytes);
     for (int i = 0; i < b->n_copies; i++)

@@ -19,14 +19,15 @@ typedef struct kind {
     sw_dtype dtype, scale_dtype;
     sw_act_scope scope;
     sw_num_id x_num;
+    int64_t scale_rows;
 } kind;
 
 #define I4 SW_NUM_INT4
 #define I8 SW_NUM_INT8
 #define BF SW_DTYPE_BF16
 #define HF SW_DTYPE_F16
-enum { PLAIN, ZEROS, GROUP_32, HALF, MIXED, CHANNEL, INT8, W8A8, W4A8, FP8, W4A8F, FP8_BLOCK,
-       THREE, TWO, TWO_MIXED, N_KINDS };
+enum { PLAIN, ZEROS, GROUP_32, HALF, MIXED, CHANNEL, INT8, W8A8, W4A8, FP8, W4A8F, FP8_GROUP,
+       FP8_BLOCK, THREE, TWO, TWO_MIXED, N_KINDS };
 static const kind kinds[] = {
     [PLAIN] = {I4, 128, true, BF, BF, SW_ACT_NONE, I8},
     [ZEROS] = {I4, 128, false, BF, BF, SW_ACT_NONE, I8},
@@ -42,7 +43,8 @@ static const kind kinds[] = {
     [THREE] = {SW_NUM_INT3, 128, true, BF, BF, SW_ACT_NONE, I8},
     [TWO] = {SW_NUM_INT2, 64, false, BF, BF, SW_ACT_NONE, I8},
     [TWO_MIXED] = {SW_NUM_INT2, 64, false, BF, HF, SW_ACT_NONE, I8},
-    [FP8_BLOCK] = {SW_NUM_E4M3, 128, true, BF, SW_DTYPE_F32, SW_ACT_GROUP, SW_NUM_E4M3},
+    [FP8_GROUP] = {SW_NUM_E4M3, 128, true, BF, SW_DTYPE_F32, SW_ACT_GROUP, SW_NUM_E4M3},
+    [FP8_BLOCK] = {SW_NUM_E4M3, 128, true, BF, SW_DTYPE_F32, SW_ACT_GROUP, SW_NUM_E4M3, 128},
 };
 
 static _Alignas(16) uint8_t d_memory[16]; /* only its address is looked at */
@@ -52,7 +54,8 @@ static sw_cuda_gemm problem_of(int which, int64_t k, int64_t n, int64_t m)
     const kind *a = &kinds[which];
     int64_t groups = a->group_elems ? (k + a->group_elems - 1) / a->group_elems : 1;
     sw_qspec spec = {.num = &sw_nums[a->num], .is_symmetric = a->is_symmetric,
-                     .group_elems = a->group_elems, .scale_dtype = a->scale_dtype};
+                     .group_elems = a->group_elems, .scale_dtype = a->scale_dtype,
+                     .scale_rows = a->scale_rows};
     sw_cuda_gemm p = {.m = m, .x_stride = k, .y_stride = n, .dtype = a->dtype,
                       .may_overlap = true};
 
@@ -169,8 +172,10 @@ static void measured_best(void **state)
     goes(FP8, 4096, 4096, 320, "w8a8_persistent", NULL);
     goes(W8A8, 4096, 6144, 512, "w8a8_persistent", NULL);
     goes(W8A8, 14336, 4096, 768, "w8a8_persistent", NULL);
-    goes(FP8_BLOCK, 4096, 6144, 512, "w8a8_split_k", NULL);
-    goes(FP8_BLOCK, 4096, 28672, 256, "w8a8_split_k", NULL);
+    goes(FP8_GROUP, 4096, 6144, 512, "w8a8_split_k", NULL);
+    goes(FP8_GROUP, 4096, 28672, 256, "w8a8_split_k", NULL);
+    goes(FP8_BLOCK, 4096, 6144, 512, "w8a8_persistent", NULL); /* as FP8 */
+    goes(FP8_BLOCK, 4096, 28672, 256, "w8a8_persistent", NULL);
     goes(W4A8F, 8192, 8192, 8, "w8a8_split_k", "t16_deep");
     goes(FP8, 8192, 8192, 8200, "w8a8_persistent", NULL); /* cuBLASLt wants sixteens */
 }
@@ -215,6 +220,9 @@ static void measured_best_of_pairs(void **state)
     goes(W8A8, 28672, 8192, 128, "w8a8_two_ctas", "x128_c64");
     goes(W4A8, 28672, 8192, 256, "w8a8_two_ctas", "w128_c128");
     goes(W8A8, 4096, 1024, 128, "w8a8_split_k", NULL); /* few blocks: k is split */
+    goes(FP8_BLOCK, 8192, 8192, 256, "w8a8_two_ctas", "w128_c128"); /* as FP8 */
+    goes(FP8_BLOCK, 4096, 6144, 128, "w8a8_two_ctas", "x128_c64");
+    goes(FP8_GROUP, 4096, 6144, 128, "w8a8_split_k", NULL);
 }
 
 /* The same of 8-bit inputs, with the split and whether the product starts before X is quantized. */
@@ -236,9 +244,9 @@ static void measured_best_of_bytes(void **state)
         {FP8_BLOCK, 8192, 8192, 16, "t16_deep", 2, true},
         {FP8_BLOCK, 8192, 8192, 64, "t64_deep", 2, false},
         {FP8_BLOCK, 4096, 4096, 64, "t64_deep", 2, true},
-        {FP8_BLOCK, 4096, 4096, 256, "t64_deep", 1, false},
-        {FP8_BLOCK, 8192, 8192, 256, "t128_c128", 1, false},
-        {FP8_BLOCK, 14336, 4096, 256, "t128_c128", 2, false},
+        {FP8_GROUP, 4096, 4096, 256, "t64_deep", 1, false},
+        {FP8_GROUP, 8192, 8192, 256, "t128_c128", 1, false},
+        {FP8_GROUP, 14336, 4096, 256, "t128_c128", 2, false},
         {FP8, 8192, 8192, 32, "t32_deep", 2, true},
         {FP8, 8192, 8192, 64, "t64_deep", 2, false},
         {W8A8, 8192, 8192, 16, "t16_deep", 2, true},
@@ -256,7 +264,7 @@ static void measured_best_of_bytes(void **state)
         {W4A8, 4096, 28672, 16, "t16_c128", 1, true},
         {FP8, 4096, 28672, 32, "t32_c128", 1, true},
         {W4A8, 4096, 28672, 64, "t64_c128", 1, true},
-        {FP8_BLOCK, 4096, 28672, 255, "t256_c128", 1, false},
+        {FP8_GROUP, 4096, 28672, 255, "t256_c128", 1, false},
     };
 
     (void)state;

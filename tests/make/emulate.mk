@@ -20,12 +20,12 @@ EMU_GEMM  := $(addprefix kernels/cuda/gemm/,tensor_map.cu $(addprefix weight_onl
              persistent/w4a16_persistent.cu) $(addprefix quantized_input/,split_k/w8a8_split_k.cu two_ctas/w8a8_two_ctas.cu \
              persistent/w8a8_persistent.cu))
 EMU_GEMM_GEN := $(addprefix $(BUILD)/gen/kernels/cuda/gemm/,$(addprefix weight_only/,w4a16_bf16.cu persistent/w4a16_persistent_bf16.cu) \
-             $(foreach kind,int8 int4_e4m3,$(addsuffix _$(kind).cu,$(addprefix quantized_input/,split_k/w8a8_split_k \
+             $(foreach kind,int8 e4m3 int4_e4m3,$(addsuffix _$(kind).cu,$(addprefix quantized_input/,split_k/w8a8_split_k \
              two_ctas/w8a8_two_ctas persistent/w8a8_persistent))))
 EMU_REST  := $(addprefix kernels/cuda/,attention/attention_wgmma.cu $(addprefix experts/,routed_few.cu routed_many.cu routed_run.cu \
              routed_sort.cu) decode/decode_chain.cu)
 EMU_REST_GEN := $(foreach kind,int8 e4m3 int4_e4m3,$(BUILD)/gen/kernels/cuda/experts/routed_bytes_$(kind).cu)
-EMU_HOPPER := test_gemm test_engine_ops test_routed test_chain
+EMU_HOPPER := test_gemm test_gemm_blocks test_engine_ops test_routed test_chain
 
 EMU_SRC   := $(EMU)/src
 EMU_FROM  := $(shell find kernels/cuda tests/gpu/support -name '*.cu' -o -name '*.cuh')
@@ -100,6 +100,7 @@ emulate-hopper: $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)) ## kernels of Hopper o
 	$(Q)for row in $(EMU_ROWS); do \
 	  SW_EMULATE_SM=90 SW_GEMM_KERNEL=$$row $(EMU)/hopper/test_gemm ring_turns || exit 1; done
 	$(Q)SW_EMULATE_SM=90 SW_GEMM_KERNEL=w4a16_split_k $(EMU)/hopper/test_gemm each_kernel_once
+	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_gemm_blocks
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_ops test_prefill_here
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_routed odd_shapes
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_chain

@@ -216,6 +216,17 @@ static sw_code place_tiles(void *const d[TILE_ARRAYS], sw_device_engine *e, cons
     return rc;
 }
 
+/* Do rows that share their scales still begin at multiples of their number, one part below the
+ * other? */
+static bool has_whole_rows(const sw_weight *const *parts, int n_parts)
+{
+    for (int p = 0; p + 1 < n_parts; p++)
+        if (parts[p]->tiles->spec.scale_rows == SW_ROWS_ALL ||
+            parts[p]->n_out % sw_qspec_rows(&parts[p]->tiles->spec, parts[p]->n_out))
+            return false;
+    return true;
+}
+
 /* The parts' tiles, one below the other, codes in a container of `bits`. */
 static sw_code load_tiles(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,
                           const sw_weight *const *parts, int n_parts, int bits, sw_err *err)
@@ -245,6 +256,7 @@ static sw_code load_tiles(sw_device_weight *out, sw_device_engine *e, sw_device_
     out->tiles.is_marlin = false;
     out->tiles.container_bits = bits;
     out->tiles.n_out = out->n_out;
+    if (!has_whole_rows(parts, n_parts)) out->tiles.spec.scale_rows = 0;
     out->tiles.codes = (const uint8_t *)d[CODES];
     out->tiles.scales = d[SCALES];
     out->tiles.zeros = (const uint8_t *)d[ZEROS];

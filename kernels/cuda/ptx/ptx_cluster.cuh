@@ -45,6 +45,11 @@ __device__ __forceinline__ void sw_cluster_arrive(uint32_t bar)
 }
 
 /* Four values of 32 bits to this CTA's shared memory. */
+__device__ __forceinline__ void sw_shared_put4(uint32_t addr, float v)
+{
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(addr), "f"(v) : "memory");
+}
+
 __device__ __forceinline__ void sw_shared_put16(uint32_t addr, const float *v)
 {
     asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(addr), "f"(v[0]), "f"(v[1]),

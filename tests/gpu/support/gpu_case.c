@@ -126,11 +126,17 @@ static void describe(gpu_case *c)
 static void tame_scales(gpu_case *c)
 {
     test_rng rng = {c->shape.seed + 29};
+    int64_t rows = sw_qspec_rows(&c->q.spec, c->q.n_out);
 
     for (int64_t i = 0; i < c->q.n_out * c->q.n_groups; i++) {
         c->q.scales[i] = sw_num_round_to((float)(0.002 + 0.028 * test_uniform(&rng)),
                                          c->shape.scale_dtype);
         if (c->shape.is_exact) c->q.scales[i] = ldexpf(1.0f, -10 + (int)(test_u64(&rng) % 4));
+    }
+    for (int64_t i = 0; i < c->q.n_out * c->q.n_groups; i++) {
+        int64_t n = i / c->q.n_groups, g = i % c->q.n_groups;
+
+        c->q.scales[i] = c->q.scales[n / rows * rows * c->q.n_groups + g];
     }
 }
 
@@ -141,7 +147,8 @@ static void make_e4m3(gpu_case *c)
     test_rng rng = {s->seed + 31};
     sw_err err = {0};
     sw_qspec spec = {.num = &sw_nums[SW_NUM_E4M3], .is_symmetric = true,
-                     .group_elems = s->group_elems, .scale_dtype = s->scale_dtype};
+                     .group_elems = s->group_elems, .scale_dtype = s->scale_dtype,
+                     .scale_rows = s->scale_rows};
 
     assert_int_equal(sw_qtensor_alloc(&c->q, &spec, s->n_out, s->k_in, &err), SW_OK);
     for (int64_t i = 0; i < s->n_out * s->k_in; i++) {

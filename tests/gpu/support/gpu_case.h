@@ -6,6 +6,7 @@
 
 typedef struct gpu_shape {
     int64_t m, n_out, k_in, group_elems; /* group_elems 0: per channel */
+    int64_t scale_rows;                  /* channels that share their scales, of E4M3; 0: none */
     sw_num_id num;                       /* INT4, INT8 or E4M3 */
     bool is_asymmetric;
     sw_dtype dtype, scale_dtype;

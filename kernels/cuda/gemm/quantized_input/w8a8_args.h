@@ -22,6 +22,10 @@ typedef enum w8a8_kind {
     W8A8_KIND_COUNT
 } w8a8_kind;
 
+/* What changes along k: nothing; scales of W; those of X too; both, but those of W in blocks of 128
+ * channels x 128 inputs, so that a block of Y has one a stage. */
+typedef enum w8a8_mode { W8A8_PLAIN, W8A8_GROUPED, W8A8_X_GROUPS, W8A8_X_BLOCKS } w8a8_mode;
+
 #define SW_W8A8_RECORD_BYTES 256 /* room for a tile's scales of a group */
 
 /* How clusters of a persistent kernel go through Y: blocks side by side by channel and by token,
@@ -71,15 +75,18 @@ typedef struct w8a8_kernel {
     int shared_bytes, n_threads;
 } w8a8_kernel;
 
-/* For many tokens, by what changes along k: nothing, scales of W, scales of X too. NULL: none. */
+/* For many tokens. NULL: none. */
 #define SW_W8A8_KIND_ROW(kind, name) \
-    const w8a8_kernel *sw_w8a8_persistent_##name(int mode, bool y_is_bf16);
+    const w8a8_kernel *sw_w8a8_persistent_##name(w8a8_mode mode, bool y_is_bf16);
 #include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
 #undef SW_W8A8_KIND_ROW
-/* CTAs of a cluster, which share what they bring of X: of 8-bit weights where nothing changes along
- * k. The others gain nothing by it. */
+/* CTAs of a cluster, which share what they bring of X: of 8-bit weights where no scales of channels
+ * change along k. The others gain nothing by it. */
 #define SW_A8L_CTAS(kind, mode)                                                                    \
-    (((kind) == W8A8_E4M3 || (kind) == W8A8_INT8) && (mode) == 0 ? 2 : 1)
+    (((kind) == W8A8_E4M3 || (kind) == W8A8_INT8) &&                                               \
+             ((mode) == W8A8_PLAIN || (mode) == W8A8_X_BLOCKS)                                     \
+         ? 2                                                                                       \
+         : 1)
 
 /* tile: a row of w8a8_split_k_tiles.def; grouped: scales, of W or X, change along k. */
 #define SW_W8A8_KIND_ROW(kind, name)                                                               \

@@ -41,6 +41,12 @@ struct w8a8_stage {
     static constexpr int bytes = (end + 1023) / 1024 * 1024;
 };
 
+/* Do stages have records of scales of W? */
+__host__ __device__ constexpr bool w8a8_has_records(int mode)
+{
+    return mode == W8A8_GROUPED || mode == W8A8_X_GROUPS;
+}
+
 /* What a CTA works on. */
 struct w8a8_place {
     int n_tile0, token0;    /* first tile of channels, first token */

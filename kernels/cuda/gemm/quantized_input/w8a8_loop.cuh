@@ -257,6 +257,15 @@ static __device__ __forceinline__ void w8a8_multiply(int (&total)[MT][T / 2], ri
     }
 }
 
+/* Scale number i of W, from global memory. */
+static __device__ __forceinline__ float w8a8_scale_at(const w8a8_args &a, int64_t i)
+{
+    if (a.scale_bytes == 4) return ((const float *)a.scales)[i];
+    if (a.scales_are_bf16)
+        return __uint_as_float((uint32_t)((const uint16_t *)a.scales)[i] << 16);
+    return __half2float(((const __half *)a.scales)[i]);
+}
+
 /* The lane's pair of scales in a record of the stage. */
 static __device__ __forceinline__ void w8a8_scales(float *s, uint32_t record, const w8a8_args &a)
 {
@@ -390,10 +399,11 @@ struct w8a8_registers {
                                                                      : free / (NWG * 128) / 8 * 8;
 };
 
-/* Barriers, and zeros where the copies may leave gaps in what is multiplied. */
+/* Barriers, and zeros where the copies may leave gaps in what is multiplied. fills: arrivals of
+ * those who fill a stage. */
 template <int NWG, int STAGES, int BYTES>
 static __device__ __forceinline__ void w8a8_begin(const w8a8_args &a, uint32_t *ring, uint32_t full,
-                                                  uint32_t empty)
+                                                  uint32_t empty, uint32_t fills)
 {
     if (a.k_tiles % 2) {
         for (int i = (int)threadIdx.x; i < STAGES * BYTES / 4; i += (int)blockDim.x) ring[i] = 0;
@@ -401,7 +411,7 @@ static __device__ __forceinline__ void w8a8_begin(const w8a8_args &a, uint32_t *
     }
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
-            sw_mbar_init(full + 8 * i, a.has_x_groups ? 33 : 1); /* see w8a8_copy_x */
+            sw_mbar_init(full + 8 * i, fills);
             sw_mbar_init(empty + 8 * i, 4 * NWG * SW_ARRIVALS);
         }
         sw_mbar_init_fence();

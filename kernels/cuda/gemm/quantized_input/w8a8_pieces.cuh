@@ -5,16 +5,23 @@
 #ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_PIECES_CUH
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_PIECES_CUH
 
-#include "kernels/cuda/gemm/quantized_input/w8a8_loop.cuh"
+#include "kernels/cuda/gemm/quantized_input/w8a8_block_scales.cuh"
 
-/* What changes along k: nothing, scales of W, scales of X too. */
-enum { W8A8_PLAIN, W8A8_GROUPED, W8A8_X_GROUPS };
+/* total += sum by what changes along k; x_scales: of the tokens that these are sums of. */
+template <int MODE, int N, typename type>
+static __device__ __forceinline__ void w8a8_add_piece(float *total, type (&sum)[N],
+                                                      const float *scale, const w8a8_args &a,
+                                                      uint32_t x_scales)
+{
+    if constexpr (MODE == W8A8_X_BLOCKS) w8a8_add_blocks(total, sum, x_scales);
+    else w8a8_add_group<N, MODE == W8A8_X_GROUPS>(total, sum, scale, a, x_scales);
+}
 
 template <int KIND, int T, int PIECE, int MODE, typename ring_type>
 static __device__ __forceinline__ void w8a8_multiply_pieces(float (&total)[T / 2], ring_type &ring,
                                                             const w8a8_args &a, const w8a8_place &p)
 {
-    constexpr bool grouped = MODE != W8A8_PLAIN;
+    constexpr bool grouped = w8a8_has_records(MODE);
     constexpr int n_pieces = T / PIECE, n_sums = PIECE / 2;
     using at = w8a8_stage<KIND, T, 2, grouped>;
     int tile = (int)threadIdx.x / 128;
@@ -41,11 +48,11 @@ static __device__ __forceinline__ void w8a8_multiply_pieces(float (&total)[T / 2
                 ring.wait();
                 w8a8_load<KIND, T, 2, grouped>(frag, a, p, ring.stage(), tile);
             }
-            w8a8_add_group<n_sums, MODE == W8A8_X_GROUPS>(total + i * n_sums, sum[i % 2], scale, a,
-                                                          x_scales + i * PIECE * 4);
+            w8a8_add_piece<MODE>(total + i * n_sums, sum[i % 2], scale, a,
+                                 x_scales + i * PIECE * 4);
             if (i + 2 < n_pieces) w8a8_issue(sum[i % 2], frag, stage + (i + 2) * PIECE * 128, 0);
         }
-        if (grouped) w8a8_scales_are_used(total);
+        if (MODE != W8A8_PLAIN) w8a8_scales_are_used(total);
         __syncwarp();
         if (it + 1 == p.n_stages) w8a8_release_last(ring, bar);
         else ring.release(bar);

@@ -25,11 +25,7 @@ static __device__ __forceinline__ w8a8_channels w8a8_channels_of(const w8a8_args
 
     if (n_tile >= a.n_tiles) return c;
     for (int h = 0; h < 2 && MODE == W8A8_PLAIN; h++) {
-        if (a.scale_bytes == 4) c.scale[h] = ((const float *)a.scales)[at + h];
-        else if (a.scales_are_bf16)
-            c.scale[h] = __uint_as_float((uint32_t)((const uint16_t *)a.scales)[at + h] << 16);
-        else c.scale[h] = __half2float(((const __half *)a.scales)[at + h]);
-        c.scale[h] *= w8a8_code_scale(KIND);
+        c.scale[h] = w8a8_scale_at(a, at + h) * w8a8_code_scale(KIND);
         if (a.zeros) c.zero[h] = a.zeros[at + h] - a.zero_none;
     }
     return c;
@@ -82,7 +78,7 @@ static __device__ __forceinline__ uint32_t w8a8_pair(const type *sum, const w8a8
         type s = sum[i];
 
         if (shifts && a.zeros) s -= (type)(zero * a.x_sums[at]);
-        v[i] = (float)s * scale * (MODE == W8A8_X_GROUPS ? 1.0f : x_scales[at]);
+        v[i] = (float)s * scale * (MODE >= W8A8_X_GROUPS ? 1.0f : x_scales[at]);
     }
     return sw_round16_pair(v[0], v[1], a.y_is_bf16);
 }

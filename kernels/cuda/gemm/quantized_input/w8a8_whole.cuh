@@ -1,6 +1,6 @@
 /* w8a8_whole.cuh - the main loop of a consumer warpgroup whose sums leave the tensor cores with
  * every stage, all of its tokens at once: while it adds them up another warpgroup of the CTA
- * multiplies. X has no scales by groups.
+ * multiplies. X has no scales by groups but those of blocks.
  *
  * For 64 or 128 tokens: the fewest products, of the most tokens each, and one wait a stage. More
  * would want more registers than there are; see w8a8_pieces.cuh.
@@ -18,14 +18,16 @@ struct w8a8_share {
 
 /* The stage that `ring` stands at, its A operand in frag[NOW], and with NEXT the operand of the one
  * after, to which the ring moves. T, NT: of a stage. */
-template <int KIND, int T, int NT, bool GROUPED, int NOW, bool NEXT, int N, typename type,
+template <int KIND, int T, int NT, int MODE, int NOW, bool NEXT, int N, typename type,
           typename ring_type>
 static __device__ __forceinline__ void
 w8a8_whole_stage(float (&total)[N], type (&sum)[N], uint32_t (&frag)[2][16], ring_type &ring,
                  const w8a8_args &a, const w8a8_place &p, const w8a8_share &own)
 {
+    constexpr bool GROUPED = w8a8_has_records(MODE);
     using at = w8a8_stage<KIND, T, NT, GROUPED>;
     uint32_t stage = ring.stage(), bar = ring.bar();
+    uint32_t x_scales = stage + at::xs_at + own.x_at / 32; /* 4 bytes a token for its 128 */
     float scale[2] = {1.0f, 1.0f};
 
     ring.turn();
@@ -39,7 +41,8 @@ w8a8_whole_stage(float (&total)[N], type (&sum)[N], uint32_t (&frag)[2][16], rin
     /* A part at a time, or the compiler converts all before it adds one, which takes registers. */
 #pragma unroll
     for (int i = 0; i < N; i += 16) {
-        w8a8_add_group<16, false>(total + i, *(type(*)[16]) & sum[i], scale, a, 0);
+        w8a8_add_piece<MODE>(total + i, *(type(*)[16]) & sum[i], scale, a,
+                             x_scales + (uint32_t)i * 8);
         w8a8_scales_are_used(*(float(*)[16]) & total[i]);
     }
     __syncwarp();
@@ -48,7 +51,7 @@ w8a8_whole_stage(float (&total)[N], type (&sum)[N], uint32_t (&frag)[2][16], rin
 
 /* All stages of a block of Y, added up in `total`: N / 2 tokens. Two a turn, so that every index of
  * a fragment is a constant. */
-template <int KIND, int T, int NT, bool GROUPED, int N, typename ring_type>
+template <int KIND, int T, int NT, int MODE, int N, typename ring_type>
 static __device__ __forceinline__ void w8a8_whole(float (&total)[N], ring_type &ring,
                                                   const w8a8_args &a, const w8a8_place &p,
                                                   const w8a8_share &own)
@@ -58,17 +61,17 @@ static __device__ __forceinline__ void w8a8_whole(float (&total)[N], ring_type &
     int left = p.n_stages;
 
     ring.wait();
-    w8a8_load<KIND, T, NT, GROUPED>(frag[0], a, p, ring.stage(), own.tile);
+    w8a8_load<KIND, T, NT, w8a8_has_records(MODE)>(frag[0], a, p, ring.stage(), own.tile);
 #pragma unroll 1
     for (; left > 2; left -= 2) {
-        w8a8_whole_stage<KIND, T, NT, GROUPED, 0, true>(total, sum, frag, ring, a, p, own);
-        w8a8_whole_stage<KIND, T, NT, GROUPED, 1, true>(total, sum, frag, ring, a, p, own);
+        w8a8_whole_stage<KIND, T, NT, MODE, 0, true>(total, sum, frag, ring, a, p, own);
+        w8a8_whole_stage<KIND, T, NT, MODE, 1, true>(total, sum, frag, ring, a, p, own);
     }
     if (left == 2) {
-        w8a8_whole_stage<KIND, T, NT, GROUPED, 0, true>(total, sum, frag, ring, a, p, own);
-        w8a8_whole_stage<KIND, T, NT, GROUPED, 1, false>(total, sum, frag, ring, a, p, own);
+        w8a8_whole_stage<KIND, T, NT, MODE, 0, true>(total, sum, frag, ring, a, p, own);
+        w8a8_whole_stage<KIND, T, NT, MODE, 1, false>(total, sum, frag, ring, a, p, own);
     } else {
-        w8a8_whole_stage<KIND, T, NT, GROUPED, 0, false>(total, sum, frag, ring, a, p, own);
+        w8a8_whole_stage<KIND, T, NT, MODE, 0, false>(total, sum, frag, ring, a, p, own);
     }
 }
 

@@ -15,16 +15,27 @@ extern "C" const sw_cuda_tile sw_w8a8_persistent_tiles[] = {
 extern "C" const int sw_w8a8_persistent_n_tiles =
     (int)(sizeof sw_w8a8_persistent_tiles / sizeof *sw_w8a8_persistent_tiles);
 
-/* What changes along k: 0 nothing, 1 scales of W, 2 those of X too. E4M3 whose products go on from
- * block to block has an even number of whole stages and Y in lines of 16 bytes; other problems are
- * taken for such with a group for all of k. */
-static int mode_of(const sw_cuda_gemm *p)
+/* E4M3 whose products go on from block to block has an even number of whole stages and Y in lines
+ * of 16 bytes; other problems are taken for such with scales that change along k. */
+static w8a8_mode mode_of(const sw_cuda_gemm *p)
 {
     bool is_aligned = ((uintptr_t)p->d_y | (uintptr_t)(p->y_stride * 2)) % 16 == 0;
+    bool flows = is_aligned && sw_tiles_k(p->tiles.k_in) % 4 == 0;
 
-    if (p->act.scope == SW_ACT_GROUP) return 2;
-    if (sw_w8a8_is_grouped(p)) return 1;
-    return sw_w8a8_kind_of(p) == W8A8_E4M3 && (!is_aligned || sw_tiles_k(p->tiles.k_in) % 4);
+    if (p->act.scope == SW_ACT_GROUP)
+        return flows && sw_w8a8_has_blocks(p) ? W8A8_X_BLOCKS : W8A8_X_GROUPS;
+    if (sw_w8a8_is_grouped(p)) return W8A8_GROUPED;
+    return sw_w8a8_kind_of(p) == W8A8_E4M3 && !flows ? W8A8_GROUPED : W8A8_PLAIN;
+}
+
+/* Stages of a block that two clusters may share, or 0: none may be. Each half of a block with
+ * scales of X has an even number of them. */
+static int64_t shared_stages(const sw_cuda_gemm *p)
+{
+    int64_t n = sw_cuda_up(sw_tiles_k(p->tiles.k_in), 2);
+
+    if (SW_A8L_CTAS(sw_w8a8_kind_of(p), mode_of(p)) == 1) return 0;
+    return mode_of(p) == W8A8_X_BLOCKS && n % 4 ? 0 : n;
 }
 
 static const w8a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
@@ -110,8 +121,7 @@ extern "C" sw_code sw_w8a8_persistent_run(const sw_cuda_gemm *p, const sw_cuda_p
     int64_t by_channel = sw_cuda_up(p->tiles.n_out, N_CHANNELS * cluster);
     int64_t by_token = sw_cuda_up(p->m, N_TOKENS);
     int64_t clusters = plan->device.n_sms > cluster ? plan->device.n_sms / cluster : 1;
-    int64_t shared_stages = cluster > 1 ? sw_cuda_up(args.k_tiles, 2) : 0;
-    w8a8_rounds rounds = sw_w8a8_rounds_of(by_channel * by_token, clusters, shared_stages);
+    w8a8_rounds rounds = sw_w8a8_rounds_of(by_channel * by_token, clusters, shared_stages(p));
     a8l_maps maps = {};
     void *params[] = {&maps, &args};
     sw_code rc;

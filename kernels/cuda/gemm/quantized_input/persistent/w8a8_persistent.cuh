@@ -9,9 +9,11 @@
  *   sums:  int8 and int4 by channel in the tensor cores, 128 a lane. Where sums leave the tensor
  *          cores with every stage, the 256 tokens go through in quarters of 64: while one is added
  *          up in fp32 the next is multiplied
- *   pairs: of 8-bit weights where nothing changes along k, two CTAs of a cluster take blocks of the
- *          same tokens side by side. Each brings half of the inputs of a stage to both, and a stage
- *          is replaced when both are done with it
+ *   pairs: of 8-bit weights where no scales of channels change along k, two CTAs of a cluster take
+ *          blocks of the same tokens side by side. Each brings half of the inputs of a stage to
+ *          both, and a stage is replaced when both are done with it
+ *   scales of X and W in blocks: warps beside the one that copies multiply them and lay them out in
+ *          a stage (w8a8_block_scales.cuh)
  *   store: from the stage that a block ends with, while the next one is multiplied
  *          (w8a8_block_store.cuh). Sums in fp32 of a CTA alone: through shared memory, a quarter at
  *          a time, so that rows of Y are written 128 bytes at a time
@@ -25,10 +27,16 @@
 #define SW_A8L_T 256          /* tokens of a block */
 #define SW_A8L_NT 2           /* tiles of channels of a block, one a consumer warpgroup */
 #define SW_A8L_THREADS 384
+#define SW_A8L_SCALERS 2      /* warps that make scales of blocks */
 #define SW_A8L_BAND 8         /* blocks of tokens that are walked side by side */
 
 template <int KIND, int MODE>
-using a8l_stage = w8a8_stage<KIND, SW_A8L_T, SW_A8L_NT, MODE != W8A8_PLAIN>;
+using a8l_stage = w8a8_stage<KIND, SW_A8L_T, SW_A8L_NT, w8a8_has_records(MODE)>;
+
+template <int KIND, int MODE> __host__ __device__ constexpr int a8l_stage_bytes(void)
+{
+    return a8l_stage<KIND, MODE>::bytes + (MODE == W8A8_X_BLOCKS ? SW_A8L_T * 4 : 0);
+}
 
 /* Of shared memory, what a warpgroup stores its sums with beside its rows of Y. */
 template <int KIND, int MODE> __host__ __device__ constexpr int a8l_aside_bytes(void)
@@ -38,7 +46,7 @@ template <int KIND, int MODE> __host__ __device__ constexpr int a8l_aside_bytes(
 
 template <int KIND, int MODE, int STAGES> constexpr int a8l_shared_bytes(void)
 {
-    return STAGES * a8l_stage<KIND, MODE>::bytes +
+    return STAGES * a8l_stage_bytes<KIND, MODE>() +
            SW_A8L_NT * (SW_W8A8_PARK_BYTES + a8l_aside_bytes<KIND, MODE>()) + 1024;
 }
 
@@ -110,8 +118,8 @@ static __device__ __forceinline__ void a8l_copy_x(const CUtensorMap *map, const 
     int half = a.x_rows / 2, k = (p.stage0 + it) * 128;
 
     if constexpr (NC == 1)
-        w8a8_copy_x<KIND, SW_A8L_T, SW_A8L_NT, MODE != W8A8_PLAIN>(map, a, p, it, stage, bar,
-                                                                   policy);
+        w8a8_copy_x<KIND, SW_A8L_T, SW_A8L_NT, w8a8_has_records(MODE)>(map, a, p, it, stage, bar,
+                                                                       policy);
     else if (threadIdx.x % 32 == 0 && is_shared) {
         sw_tensor_load_2d(stage, map, k, p.token0, bar, policy);
         sw_tensor_load_2d(stage + half * 128, map, k, p.token0 + half, bar, policy);
@@ -125,8 +133,8 @@ template <int KIND, int MODE, int STAGES>
 static __device__ __forceinline__ void a8l_copy_all(const CUtensorMap *map, const w8a8_args &a,
                                                     uint32_t ring, uint32_t full, uint32_t empty)
 {
-    constexpr uint32_t bytes = a8l_stage<KIND, MODE>::bytes;
-    constexpr bool grouped = MODE != W8A8_PLAIN;
+    constexpr uint32_t bytes = a8l_stage_bytes<KIND, MODE>();
+    constexpr bool grouped = w8a8_has_records(MODE);
     constexpr int NC = SW_A8L_CTAS(KIND, MODE);
     uint64_t w_policy = a.m > SW_A8L_T ? sw_policy_evict_last() : sw_policy_evict_first();
     uint64_t x_policy = sw_policy_evict_last();
@@ -170,6 +178,29 @@ static __device__ __forceinline__ void a8l_copy_all(const CUtensorMap *map, cons
         sw_mbar_wait(empty + 8 * s, turn);
         if (++s == STAGES) s = 0, turn ^= 1;
     }
+}
+
+/* A warp that makes scales of blocks, of its share of the tokens of all stages that are filled. */
+template <int KIND, int MODE, int STAGES>
+static __device__ __forceinline__ void a8l_scale_all(const w8a8_args &a, uint32_t ring,
+                                                     uint32_t full, uint32_t empty, int first)
+{
+    constexpr uint32_t bytes = a8l_stage_bytes<KIND, MODE>();
+    constexpr int NC = SW_A8L_CTAS(KIND, MODE), N = SW_A8L_T / SW_A8L_SCALERS;
+    int slot = first + w8a8_block_slot((int)threadIdx.x % 32);
+    uint32_t to = ring + a8l_stage<KIND, MODE>::xs_at + (uint32_t)slot * 4;
+    w8a8_turns<STAGES> at;
+
+    sw_grid_wait_previous();
+#pragma unroll 1
+    for (a8l_walk<NC> walk; walk.is_there(a.grid); walk.next())
+        w8a8_make_scales<N, STAGES>(a, a8l_place<NC>(a, walk), first, to, bytes, full, empty, at);
+    /* Of the stage that is thrown away: see a8l_copy_all. */
+    sw_mbar_wait(empty + 8 * at.s, at.turn);
+    __syncwarp();
+    sw_release_stage(full + 8 * at.s);
+    __syncwarp();
+    if (a8l_ends_shared<NC>(a.grid)) sw_cluster_sync();
 }
 
 /* The ring, whose consumers may keep the last stage of a block for its rows of Y. */
@@ -287,7 +318,7 @@ static __device__ __forceinline__ void a8l_consume_flow(const CUtensorMap *y_map
 {
     constexpr int T = SW_A8L_T, PIECE = 64;
     w8a8_place p = a8l_place<NC>(a, walk);
-    w8a8_on_its_way<KIND, PIECE> way;
+    w8a8_on_its_way<KIND, PIECE, 2> way;
     float total[T / 2] = {};
     int left = p.n_stages;
 
@@ -313,6 +344,51 @@ static __device__ __forceinline__ void a8l_consume_flow(const CUtensorMap *y_map
         w8a8_flow_stage<KIND, T, PIECE, MODE, 0, false>(total, way, ring, a, p, true);
         a8l_store_kept<KIND, MODE, STAGES, BF16, NC>(total, y_map, a, p, ring, part,
                                                      walk.is_shared(a.grid));
+    } else {
+        sw_wgmma_wait<0>();
+        ring.release(ring.bar());
+    }
+}
+
+/* The same with scales of X by blocks, in a loop of its own, which leaves registers for them. Every
+ * block has an even number of stages. The end of an odd one is never come to, but without products
+ * that somebody reads there the compiler takes those that are thrown away for over, and serializes
+ * all. */
+template <int KIND, int MODE, int STAGES, bool BF16, int NC, typename ring_type>
+static __device__ __forceinline__ void a8l_consume_scaled(const CUtensorMap *y_map,
+                                                          const w8a8_args &a, ring_type &ring,
+                                                          const a8l_part &part,
+                                                          a8l_walk<NC> &walk)
+{
+    constexpr int T = SW_A8L_T, PIECE = 64;
+    w8a8_place p = a8l_place<NC>(a, walk);
+    w8a8_on_its_way<KIND, PIECE, 1> way;
+    float total[T / 2] = {};
+    int left = p.n_stages;
+
+    a8l_fetch_aside<KIND, MODE, T>(a, p, p.n_tile0 + (int)threadIdx.x / 128, part.aside);
+    w8a8_flow_begin<KIND, T, PIECE, MODE>(way, ring, a, p);
+#pragma unroll 1
+    while (left > 1) {
+#pragma unroll 1
+        for (; left > 1; left -= 2) {
+            w8a8_flow_stage<KIND, T, PIECE, MODE, 0, true>(total, way, ring, a, p, false);
+            w8a8_flow_stage<KIND, T, PIECE, MODE, 1, true>(total, way, ring, a, p, left == 2);
+        }
+        if (left == 1) break;
+        a8l_store_kept<KIND, MODE, STAGES, BF16, NC>(total, y_map, a, p, ring, part,
+                                                     walk.is_shared(a.grid));
+        walk.next();
+        if (!walk.is_there(a.grid)) break;
+#pragma unroll
+        for (int i = 0; i < T / 2; i++) total[i] = 0;
+        p = a8l_place<NC>(a, walk);
+        left = p.n_stages;
+        a8l_fetch_aside<KIND, MODE, T>(a, p, p.n_tile0 + (int)threadIdx.x / 128, part.aside);
+    }
+    if (left == 1) {
+        w8a8_flow_stage<KIND, T, PIECE, MODE, 0, false>(total, way, ring, a, p, true);
+        a8l_store_kept<KIND, MODE, STAGES, BF16, NC>(total, y_map, a, p, ring, part, false);
     } else {
         sw_wgmma_wait<0>();
         ring.release(ring.bar());
@@ -347,7 +423,7 @@ template <int KIND, int MODE, int STAGES, bool BF16>
 static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
     swk_w8a8_persistent_sm90(const __grid_constant__ a8l_maps maps, const w8a8_args a)
 {
-    constexpr int bytes = a8l_stage<KIND, MODE>::bytes, NC = SW_A8L_CTAS(KIND, MODE);
+    constexpr int bytes = a8l_stage_bytes<KIND, MODE>(), NC = SW_A8L_CTAS(KIND, MODE);
     constexpr bool flows = a8l_flows(KIND, MODE), keeps = a8l_keeps(KIND, MODE);
     /* Sums in fp32 beside those of the tensor cores take all that there are. */
     using registers = w8a8_registers<SW_A8L_NT, flows ? 24 : 40>;
@@ -362,12 +438,18 @@ static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
     sw_grid_launch_next();
     if (threadIdx.x == 0) s_zero = 0;
     w8a8_begin<NC * SW_A8L_NT, STAGES, bytes>(
-        a, (uint32_t *)(s_bytes + (stages - sw_smem_addr(s_bytes))), full, empty);
+        a, (uint32_t *)(s_bytes + (stages - sw_smem_addr(s_bytes))), full, empty,
+        MODE == W8A8_X_BLOCKS ? 1 + SW_A8L_SCALERS * SW_ARRIVALS
+                              : a.has_x_groups ? 33 : 1); /* see w8a8_copy_x */
     if (NC > 1) sw_cluster_sync(); /* before the other CTA fills our stages */
     if (warp >= 4 * SW_A8L_NT) {
         sw_fewer_registers<registers::copier>();
         if (warp == 4 * SW_A8L_NT)
             a8l_copy_all<KIND, MODE, STAGES>(&maps.x, a, stages, full, empty);
+        else if (MODE == W8A8_X_BLOCKS && warp <= 4 * SW_A8L_NT + SW_A8L_SCALERS)
+            a8l_scale_all<KIND, MODE, STAGES>(
+                a, stages, full, empty,
+                (warp - 4 * SW_A8L_NT - 1) * (SW_A8L_T / SW_A8L_SCALERS));
         else if (a8l_ends_shared<NC>(a.grid))
             sw_cluster_sync();
     } else {
@@ -379,7 +461,9 @@ static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
 
         sw_more_registers<registers::consumer>();
         sw_grid_wait_previous(); /* scales and sums of X, and Y, which it may still read */
-        if constexpr (flows)
+        if constexpr (flows && MODE == W8A8_X_BLOCKS)
+            a8l_consume_scaled<KIND, MODE, STAGES, BF16>(&maps.y, a, ring, part, walk);
+        else if constexpr (flows)
             a8l_consume_flow<KIND, MODE, STAGES, BF16>(&maps.y, a, ring, part, walk);
         else
             for (; walk.is_there(a.grid); walk.next())

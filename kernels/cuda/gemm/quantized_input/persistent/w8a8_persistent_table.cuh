@@ -18,17 +18,21 @@ static const w8a8_kernel kernels[][2] = {
 
 /* Only inputs in E4M3 have scales by groups. */
 template <int KIND>
-static const w8a8_kernel *with_x_groups()
+static const w8a8_kernel *with_x_groups(w8a8_mode mode, bool y_is_bf16)
 {
     if constexpr (KIND == W8A8_E4M3) {
-        static const w8a8_kernel kernel = SW_ENTRY(W8A8_X_GROUPS, true);
+        static const w8a8_kernel with_x[][2] = {
+            {SW_ENTRY(W8A8_X_GROUPS, false), SW_ENTRY(W8A8_X_GROUPS, true)},
+            {SW_ENTRY(W8A8_X_BLOCKS, false), SW_ENTRY(W8A8_X_BLOCKS, true)},
+        };
 
-        return &kernel;
+        return &with_x[mode - W8A8_X_GROUPS][y_is_bf16];
     }
     return NULL;
 }
 
-extern "C" const w8a8_kernel *SW_INSTANCE(sw_w8a8_persistent)(int mode, bool y_is_bf16)
+extern "C" const w8a8_kernel *SW_INSTANCE(sw_w8a8_persistent)(w8a8_mode mode, bool y_is_bf16)
 {
-    return mode <= W8A8_GROUPED ? &kernels[mode][y_is_bf16] : with_x_groups<SW_W8A8_KIND>();
+    return mode <= W8A8_GROUPED ? &kernels[mode][y_is_bf16]
+                                : with_x_groups<SW_W8A8_KIND>(mode, y_is_bf16);
 }

@@ -40,6 +40,14 @@ extern "C" bool sw_w8a8_is_grouped(const sw_cuda_gemm *p)
     return p->tiles.n_groups > 1 || p->act.scope == SW_ACT_GROUP;
 }
 
+extern "C" bool sw_w8a8_has_blocks(const sw_cuda_gemm *p)
+{
+    const sw_qspec *spec = &p->tiles.spec;
+
+    if (spec->group_elems != SW_W8A8_STAGE_K) return false;
+    return spec->scale_rows == SW_ROWS_ALL || (spec->scale_rows > 0 && spec->scale_rows % 128 == 0);
+}
+
 static const w8a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 {
     switch (sw_w8a8_instance_of(p)) {

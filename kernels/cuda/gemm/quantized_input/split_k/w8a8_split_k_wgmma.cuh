@@ -63,11 +63,7 @@ static __device__ __forceinline__ void w8a8_channel_scales(const w8a8_args &a, c
         scales[i] = 1;
         zeros[i] = 0;
         if (n_tile >= a.n_tiles || a.n_groups > 1) continue;
-        if (a.scale_bytes == 4) scales[i] = ((const float *)a.scales)[at];
-        else if (a.scales_are_bf16)
-            scales[i] = __uint_as_float((uint32_t)((const uint16_t *)a.scales)[at] << 16);
-        else scales[i] = __half2float(((const __half *)a.scales)[at]);
-        scales[i] *= w8a8_code_scale(KIND);
+        scales[i] = w8a8_scale_at(a, at) * w8a8_code_scale(KIND);
         if (a.zeros) zeros[i] = a.zeros[at] - a.zero_none;
     }
 }
@@ -180,7 +176,7 @@ constexpr int w8a8_shared_bytes(void)
 }
 
 template <int KIND, bool GROUPED>
-__host__ __device__ constexpr int w8a8_mode(void)
+__host__ __device__ constexpr int w8a8_mode_of(void)
 {
     return !GROUPED ? W8A8_PLAIN : KIND == W8A8_E4M3 ? W8A8_X_GROUPS : W8A8_GROUPED;
 }
@@ -205,9 +201,8 @@ static __device__ __forceinline__ void w8a8_consume(const w8a8_args &a, const w8
 
         w8a8_clear(total, zero_addr);
         if constexpr (T == 256 || (T > 32 && PER_SM == 1 && COPIERS == 32))
-            w8a8_multiply_pieces<KIND, T, T == 64 ? 32 : 64, w8a8_mode<KIND, GROUPED>()>(total[0],
-                                                                                         ring, a,
-                                                                                         p);
+            w8a8_multiply_pieces<KIND, T, T == 64 ? 32 : 64, w8a8_mode_of<KIND, GROUPED>()>(
+                total[0], ring, a, p);
         else
             w8a8_multiply_stages<KIND, T, MT, NWG, MT == 1 && (PER_SM == 1 || T < 64), GROUPED>(
                 total, ring, a, p);

@@ -9,6 +9,8 @@
  *   k:     is not shared, so nothing is added up over the cluster
  *   CTA:   a warpgroup for each tile of channels, or two that share its tokens, and a warp that
  *          copies
+ *   scales of X and W in blocks: a warp beside the one that copies multiplies them and lays them
+ *          out in a stage (w8a8_block_scales.cuh)
  *   sums:  integers by channel stay in the tensor cores to the last stage; see w8a8_whole.cuh for
  *          those that leave them with every stage
  *   store: as for many tokens, through shared memory
@@ -21,23 +23,31 @@
 #include "kernels/cuda/gemm/quantized_input/w8a8_store.cuh"
 #include "kernels/cuda/gemm/quantized_input/w8a8_whole.cuh"
 
-template <int KIND, int T, int NT, int RING, bool GROUPED>
+template <int KIND, int T, int NT, int MODE> __host__ __device__ constexpr int a8p_stage_bytes(void)
+{
+    return w8a8_stage<KIND, T, NT, w8a8_has_records(MODE)>::bytes +
+           (MODE == W8A8_X_BLOCKS ? (T * 4 + 1023) / 1024 * 1024 : 0);
+}
+
+template <int KIND, int T, int NT, int RING, int MODE>
 __host__ __device__ constexpr int a8p_n_stages(void)
 {
-    return RING * 1024 / w8a8_stage<KIND, T, NT, GROUPED>::bytes;
+    return RING * 1024 / a8p_stage_bytes<KIND, T, NT, MODE>();
 }
 
-template <int KIND, int T, int NT, int RING, bool GROUPED> constexpr int a8p_shared_bytes(void)
+template <int KIND, int T, int NT, int RING, int MODE> constexpr int a8p_shared_bytes(void)
 {
-    return a8p_n_stages<KIND, T, NT, RING, GROUPED>() * w8a8_stage<KIND, T, NT, GROUPED>::bytes +
-           1024;
+    return a8p_n_stages<KIND, T, NT, RING, MODE>() * a8p_stage_bytes<KIND, T, NT, MODE>() + 1024;
 }
 
-/* Threads of the warp that copies, or of a warpgroup that gives most of its registers away: where
- * totals and sums that leave the tensor cores want more than a launch can give to all. */
-template <int KIND, int NT, bool GROUPED> __host__ __device__ constexpr int a8p_copiers(void)
+/* Threads of the warp that copies, with one that makes scales of blocks, or of a warpgroup that
+ * gives most of its registers away: where totals and sums that leave the tensor cores want more
+ * than a launch can give to all. */
+template <int KIND, int NT, int MODE> __host__ __device__ constexpr int a8p_copiers(void)
 {
-    return NT > 1 && (w8a8_is_float(KIND) || GROUPED) ? 128 : 32;
+    return NT > 1 && (w8a8_is_float(KIND) || MODE != W8A8_PLAIN) ? 128
+           : MODE == W8A8_X_BLOCKS                               ? 64
+                                                                 : 32;
 }
 
 /* This CTA's block of channels and tokens, of which the second of a pair may have none. */
@@ -104,18 +114,19 @@ static __device__ __forceinline__ void a8p_copy_x(const CUtensorMap *map, const 
 
 /* One thread: barriers, and the weights of the whole ring, which depend on no earlier kernel. They
  * are the CTA's own, as the other one may not have its barriers yet. */
-template <int KIND, int T, int NT, bool GROUPED, int STAGES, int NWG>
+template <int KIND, int T, int NT, int MODE, int STAGES, int NWG>
 static __device__ __forceinline__ void a8p_open(const w8a8_maps &maps, const w8a8_args &a,
                                                 const w8a8_place &p, uint32_t ring, uint32_t full,
                                                 uint32_t empty, uint64_t policy)
 {
-    constexpr uint32_t bytes = w8a8_stage<KIND, T, NT, GROUPED>::bytes;
+    constexpr uint32_t bytes = a8p_stage_bytes<KIND, T, NT, MODE>();
+    constexpr bool GROUPED = w8a8_has_records(MODE);
     w8a8_walk walk(a, 0);
 
     if (GROUPED) sw_tensor_prefetch(&maps.scales);
     sw_tensor_prefetch(&maps.x);
     for (int i = 0; i < STAGES; i++) {
-        sw_mbar_init(full + 8 * i, 1);
+        sw_mbar_init(full + 8 * i, MODE == W8A8_X_BLOCKS ? 1 + SW_ARRIVALS : 1);
         sw_mbar_init(empty + 8 * i, 2 * 4 * NWG * SW_ARRIVALS); /* of both CTAs */
     }
     sw_mbar_init_fence();
@@ -125,12 +136,13 @@ static __device__ __forceinline__ void a8p_open(const w8a8_maps &maps, const w8a
 }
 
 /* The same thread, once both CTAs have their barriers: X for these, then stage after stage. */
-template <int KIND, int T, int NT, bool GROUPED, int STAGES, int SHARED>
+template <int KIND, int T, int NT, int MODE, int STAGES, int SHARED>
 static __device__ __forceinline__ void a8p_fill(const w8a8_maps &maps, const w8a8_args &a,
                                                 const w8a8_place &p, uint32_t ring, uint32_t full,
                                                 uint32_t empty, uint64_t w_policy)
 {
-    constexpr uint32_t bytes = w8a8_stage<KIND, T, NT, GROUPED>::bytes;
+    constexpr uint32_t bytes = a8p_stage_bytes<KIND, T, NT, MODE>();
+    constexpr bool GROUPED = w8a8_has_records(MODE);
     uint64_t x_policy = sw_policy_evict_last();
     int first = min(STAGES, p.n_stages), s = 0, turn = 0;
     w8a8_walk walk(a, first);
@@ -155,6 +167,19 @@ static __device__ __forceinline__ void a8p_fill(const w8a8_maps &maps, const w8a
         sw_mbar_wait(empty + 8 * s, turn);
         if (++s == STAGES) s = 0, turn ^= 1;
     }
+}
+
+/* The warp that makes scales of blocks. */
+template <int KIND, int T, int NT, int MODE, int STAGES>
+static __device__ __forceinline__ void a8p_scale(const w8a8_args &a, const w8a8_place &p,
+                                                 uint32_t ring, uint32_t full, uint32_t empty)
+{
+    int slot = w8a8_block_slot((int)threadIdx.x % 32);
+    uint32_t to = ring + w8a8_stage<KIND, T, NT, false>::xs_at + (uint32_t)slot * 4;
+    w8a8_turns<STAGES> at;
+
+    sw_grid_wait_previous();
+    w8a8_make_scales<T, STAGES>(a, p, 0, to, a8p_stage_bytes<KIND, T, NT, MODE>(), full, empty, at);
 }
 
 /* The stage that `ring` stands at, its operand in frag[NOW]; with NEXT the operand of the one
@@ -204,27 +229,26 @@ static __device__ __forceinline__ void a8p_multiply(int (&total)[N], ring_type &
     ring.release(before);
 }
 
-template <int KIND, int T, int NT, int BY_T, int STAGES, bool GROUPED>
+template <int KIND, int T, int NT, int BY_T, int STAGES, int MODE>
 static __device__ __forceinline__ void a8p_consume(const w8a8_args &a, const w8a8_place &p,
                                                    uint32_t ring_at, uint32_t full, uint32_t empty,
                                                    float *s_x_scales)
 {
-    constexpr int MODE = GROUPED ? W8A8_GROUPED : W8A8_PLAIN, threads = NT * BY_T * 128;
-    constexpr int TW = T / BY_T; /* tokens of a warpgroup */
+    constexpr int threads = NT * BY_T * 128, TW = T / BY_T; /* tokens of a warpgroup */
     int wg = (int)threadIdx.x / 128, n_tile = p.n_tile0 + wg / BY_T;
     int token0 = p.token0 + wg % BY_T * TW;
     w8a8_share own = {wg / BY_T, (uint32_t)(wg % BY_T * TW * 128)};
     w8a8_cluster_ring<2, STAGES> ring = {
-        {ring_at, full, empty, w8a8_stage<KIND, T, NT, GROUPED>::bytes, 0, 0}};
+        {ring_at, full, empty, a8p_stage_bytes<KIND, T, NT, MODE>(), 0, 0}};
     /* While the first stage is on its way. */
     w8a8_channels channels = w8a8_channels_of<KIND, MODE>(a, n_tile);
     const float *x_scales = s_x_scales - p.token0;
     uint32_t park = ring_at + wg * SW_W8A8_PARK_BYTES;
 
     sw_grid_wait_previous();
-    for (int i = (int)threadIdx.x; i < T; i += threads)
+    for (int i = (int)threadIdx.x; i < T && MODE != W8A8_X_BLOCKS; i += threads)
         s_x_scales[i] = a.x_scales[min(p.token0 + i, a.m - 1)];
-    if constexpr (!w8a8_is_float(KIND) && !GROUPED) {
+    if constexpr (!w8a8_is_float(KIND) && MODE == W8A8_PLAIN) {
         int total[TW / 2] = {};
 
         a8p_multiply<KIND, T, NT>(total, ring, a, p, own);
@@ -236,20 +260,20 @@ static __device__ __forceinline__ void a8p_consume(const w8a8_args &a, const w8a
 
 #pragma unroll
         for (int i = 0; i < TW / 2; i++) asm volatile("mov.b32 %0, 0;" : "=f"(total[i]));
-        w8a8_whole<KIND, T, NT, GROUPED>(total, ring, a, p, own);
+        w8a8_whole<KIND, T, NT, MODE>(total, ring, a, p, own);
         sw_named_sync(1, threads);
         if (token0 < a.m)
             w8a8_store_own<KIND, TW, MODE>(total, a, token0, n_tile, channels, x_scales, park);
     }
 }
 
-template <int KIND, int T, int NT, int BY_T, int RING, int SHARED, bool GROUPED>
-static __global__ void __launch_bounds__(NT *BY_T * 128 + a8p_copiers<KIND, NT, GROUPED>(), 1)
+template <int KIND, int T, int NT, int BY_T, int RING, int SHARED, int MODE>
+static __global__ void __launch_bounds__(NT *BY_T * 128 + a8p_copiers<KIND, NT, MODE>(), 1)
     swk_w8a8_two_ctas_sm90(const __grid_constant__ w8a8_maps maps, const w8a8_args a)
 {
-    constexpr int consumers = NT * BY_T * 128, copiers = a8p_copiers<KIND, NT, GROUPED>();
+    constexpr int consumers = NT * BY_T * 128, copiers = a8p_copiers<KIND, NT, MODE>();
     using registers = w8a8_registers<NT * BY_T, 40>;
-    constexpr int STAGES = a8p_n_stages<KIND, T, NT, RING, GROUPED>();
+    constexpr int STAGES = a8p_n_stages<KIND, T, NT, RING, MODE>();
     extern __shared__ uint8_t s_bytes[];
     __shared__ uint64_t s_full[STAGES], s_empty[STAGES];
     __shared__ float s_x_scales[T];
@@ -265,17 +289,19 @@ static __global__ void __launch_bounds__(NT *BY_T * 128 + a8p_copiers<KIND, NT, 
     static_assert(STAGES >= 3, "a stage is held until the next has begun");
     sw_grid_launch_next();
     if (threadIdx.x == consumers)
-        a8p_open<KIND, T, NT, GROUPED, STAGES, NT * BY_T>(maps, a, p, ring, full, empty, policy);
+        a8p_open<KIND, T, NT, MODE, STAGES, NT * BY_T>(maps, a, p, ring, full, empty, policy);
     __syncwarp();
     sw_cluster_meet();
     if (warp >= consumers / 32) {
         if constexpr (copiers == 128) sw_fewer_registers<registers::copier>();
         if (threadIdx.x == consumers)
-            a8p_fill<KIND, T, NT, GROUPED, STAGES, SHARED>(maps, a, p, ring, full, empty, policy);
+            a8p_fill<KIND, T, NT, MODE, STAGES, SHARED>(maps, a, p, ring, full, empty, policy);
+        if (MODE == W8A8_X_BLOCKS && warp == consumers / 32 + 1)
+            a8p_scale<KIND, T, NT, MODE, STAGES>(a, p, ring, full, empty);
         __syncwarp();
     } else {
         if constexpr (copiers == 128) sw_more_registers<registers::consumer>();
-        a8p_consume<KIND, T, NT, BY_T, STAGES, GROUPED>(a, p, ring, full, empty, s_x_scales);
+        a8p_consume<KIND, T, NT, BY_T, STAGES, MODE>(a, p, ring, full, empty, s_x_scales);
     }
     sw_cluster_part();
 }

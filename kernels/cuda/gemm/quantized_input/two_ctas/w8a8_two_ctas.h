@@ -11,9 +11,9 @@ extern "C" {
 /* What the two CTAs of a pair share. */
 enum { SW_A8P_X, SW_A8P_W };
 
-/* tile: a row of w8a8_two_ctas_tiles.def; grouped: scales of W change along k. */
+/* tile: a row of w8a8_two_ctas_tiles.def. NULL: none. */
 #define SW_W8A8_KIND_ROW(kind, name) \
-    const w8a8_kernel *sw_w8a8_two_ctas_##name(int tile, bool is_grouped);
+    const w8a8_kernel *sw_w8a8_two_ctas_##name(int tile, w8a8_mode mode);
 #include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
 #undef SW_W8A8_KIND_ROW
 
