@@ -33,7 +33,7 @@ EMU_NO_CODES(nwl_kernel, sw_w4a16_persistent)
         return &none;                                            \
     }
 #define SW_W8A8_KIND_ROW(kind, name)                        \
-    EMU_NO_INPUT(sw_w8a8_split_k_##name, int, bool)          \
+    EMU_NO_INPUT(sw_w8a8_split_k_##name, int, w8a8_mode)     \
     EMU_NO_INPUT(sw_w8a8_two_ctas_##name, int, w8a8_mode)    \
     EMU_NO_INPUT(sw_w8a8_persistent_##name, w8a8_mode, bool)
 #include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"

@@ -114,10 +114,44 @@ static void some_hundred_tokens(void **state)
     }
 }
 
+/* Every tile that splits k: bytes as with scales that no channels are known to share. */
+static void few_tokens(void **state)
+{
+    static const shape shapes[] = {
+        {60, 200, 640, 0, 132, BF, FF, false, false}, /* shares of two stages and three */
+        {64, 72, 2280, 4, 132, HF, BF, false, false}, /* the ring turns over */
+    };
+    int kernel = sw_cuda_kernel_find("w8a8_split_k");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        gpu_shape s = shape_of(&shapes[i], 45 + i);
+        sw_cuda_plan plan = {.kernel = kernel, .device = {90, 132}, .overlap = true};
+        gpu_case c;
+
+        gpu_case_new(&c, &s);
+        gpu_case_expect(&c);
+        for (; plan.tile < *sw_cuda_kernels[kernel].n_tiles; plan.tile++)
+            for (plan.split = 1; plan.split <= 2; plan.split++) {
+                uint16_t *of[2];
+
+                for (int k = 0; k < 2; k++) {
+                    c.problem.tiles.spec.scale_rows = k ? 128 : 0;
+                    of[k] = run(&c, &plan);
+                }
+                assert_memory_equal(of[0], of[1], c.y_bytes);
+                free(of[0]);
+                free(of[1]);
+            }
+        gpu_case_free(&c);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(many_tokens),
-                                       cmocka_unit_test(some_hundred_tokens)};
+                                       cmocka_unit_test(some_hundred_tokens),
+                                       cmocka_unit_test(few_tokens)};
 
     if (!gpu_is_there()) return 77;
     if (argc > 1) cmocka_set_test_filter(argv[1]);

@@ -88,9 +88,9 @@ typedef struct w8a8_kernel {
          ? 2                                                                                       \
          : 1)
 
-/* tile: a row of w8a8_split_k_tiles.def; grouped: scales, of W or X, change along k. */
-#define SW_W8A8_KIND_ROW(kind, name)                                                               \
-    const w8a8_kernel *sw_w8a8_split_k_##name(int tile, bool is_grouped);
+/* tile: a row of w8a8_split_k_tiles.def. */
+#define SW_W8A8_KIND_ROW(kind, name) \
+    const w8a8_kernel *sw_w8a8_split_k_##name(int tile, w8a8_mode mode);
 #include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
 #undef SW_W8A8_KIND_ROW
 

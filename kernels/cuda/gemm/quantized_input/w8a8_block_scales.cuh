@@ -86,6 +86,21 @@ static __device__ __forceinline__ void w8a8_make_scales(const w8a8_args &a, cons
     }
 }
 
+/* The warp that does so in CTAs of one block. */
+template <int KIND, int T, int NT, int MODE, int STAGES>
+static __device__ __forceinline__ void w8a8_scale_all(const w8a8_args &a, const w8a8_place &p,
+                                                      uint32_t ring, uint32_t full, uint32_t empty)
+{
+    int slot = w8a8_block_slot((int)threadIdx.x % 32);
+    uint32_t to = ring + w8a8_stage<KIND, T, NT, false>::xs_at + (uint32_t)slot * 4;
+    w8a8_turns<STAGES> at;
+
+    sw_grid_wait_previous();
+    if (p.n_stages > 0)
+        w8a8_make_scales<T, STAGES>(a, p, 0, to, w8a8_stage_bytes<KIND, T, NT, MODE>(), full, empty,
+                                    at);
+}
+
 /* total += scale * sum, one scale for each token of the lane, at `scales`. */
 template <int N>
 static __device__ __forceinline__ void w8a8_add_blocks(float *total, float (&sum)[N],

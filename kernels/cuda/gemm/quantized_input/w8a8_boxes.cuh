@@ -8,6 +8,7 @@
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_BOXES_CUH
 
 #include "kernels/cuda/gemm/quantized_input/w8a8_copy.cuh"
+#include "kernels/cuda/ptx/arrive.cuh"
 
 /* This cluster's block of channels and tokens; tokens that are not there: a place holder. */
 template <int T, int NT>
@@ -96,12 +97,13 @@ static __device__ __forceinline__ uint64_t w8a8_weights_policy(const w8a8_args &
 
 /* Barriers, by the thread that copies, which then asks for the weights of the whole ring: they
  * depend on no earlier kernel. ARRIVALS: of consumers at the barrier of a stage. */
-template <int KIND, int T, int NT, bool GROUPED, int STAGES, int ARRIVALS>
+template <int KIND, int T, int NT, int MODE, int STAGES, int ARRIVALS>
 static __device__ __forceinline__ void w8a8_open(const w8a8_maps &maps, const w8a8_args &a,
                                                  const w8a8_place &p, uint32_t ring, uint32_t full,
                                                  uint32_t empty)
 {
-    constexpr uint32_t bytes = w8a8_stage<KIND, T, NT, GROUPED>::bytes;
+    constexpr uint32_t bytes = w8a8_stage_bytes<KIND, T, NT, MODE>();
+    constexpr bool GROUPED = w8a8_has_records(MODE);
     uint64_t policy = w8a8_weights_policy<T>(a);
     w8a8_walk walk(a, p.stage0);
 
@@ -109,7 +111,9 @@ static __device__ __forceinline__ void w8a8_open(const w8a8_maps &maps, const w8
     if (GROUPED) sw_tensor_prefetch(&maps.scales);
     sw_tensor_prefetch(&maps.x);
     for (int i = 0; i < STAGES; i++) {
-        sw_mbar_init(full + 8 * i, a.has_x_groups ? 33 : 1); /* see w8a8_copy_x */
+        sw_mbar_init(full + 8 * i, MODE == W8A8_X_BLOCKS ? 1 + SW_ARRIVALS
+                                   : a.has_x_groups      ? 33 /* see w8a8_copy_x */
+                                                         : 1);
         sw_mbar_init(empty + 8 * i, ARRIVALS);
     }
     sw_mbar_init_fence();
@@ -120,12 +124,13 @@ static __device__ __forceinline__ void w8a8_open(const w8a8_maps &maps, const w8
 
 /* Of the same thread, and of its warp where lanes copy scales of X: X for these, then stage after
  * stage. */
-template <int KIND, int T, int NT, bool GROUPED, int STAGES>
+template <int KIND, int T, int NT, int MODE, int STAGES>
 static __device__ __forceinline__ void w8a8_fill(const w8a8_maps &maps, const w8a8_args &a,
                                                  const w8a8_place &p, uint32_t ring, uint32_t full,
                                                  uint32_t empty)
 {
-    constexpr uint32_t bytes = w8a8_stage<KIND, T, NT, GROUPED>::bytes;
+    constexpr uint32_t bytes = w8a8_stage_bytes<KIND, T, NT, MODE>();
+    constexpr bool GROUPED = w8a8_has_records(MODE);
     uint64_t w_policy = w8a8_weights_policy<T>(a), x_policy = sw_policy_evict_last();
     int first = min(STAGES, p.n_stages), lane = (int)threadIdx.x % 32;
     w8a8_walk walk(a, p.stage0 + first);

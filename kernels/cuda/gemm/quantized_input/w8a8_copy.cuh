@@ -47,6 +47,14 @@ __host__ __device__ constexpr bool w8a8_has_records(int mode)
     return mode == W8A8_GROUPED || mode == W8A8_X_GROUPS;
 }
 
+/* With room behind it for scales of blocks, one a token. */
+template <int KIND, int T, int NT, int MODE>
+__host__ __device__ constexpr int w8a8_stage_bytes(void)
+{
+    return w8a8_stage<KIND, T, NT, w8a8_has_records(MODE)>::bytes +
+           (MODE == W8A8_X_BLOCKS ? (T * 4 + 1023) / 1024 * 1024 : 0);
+}
+
 /* What a CTA works on. */
 struct w8a8_place {
     int n_tile0, token0;    /* first tile of channels, first token */

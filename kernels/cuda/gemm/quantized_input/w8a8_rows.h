@@ -19,6 +19,8 @@ bool sw_w8a8_is_grouped(const sw_cuda_gemm *p);   /* scales, of W or X, change a
 /* Does a block of Y of 128 channels, or of the first or last 64 of them, have one scale of W a
  * stage? */
 bool sw_w8a8_has_blocks(const sw_cuda_gemm *p);
+/* What changes along k. */
+w8a8_mode sw_w8a8_mode_of(const sw_cuda_gemm *p);
 w8a8_args sw_w8a8_args_of(const sw_cuda_gemm *p, int split);
 /* Raise the kernel's shared memory and launch it. */
 sw_code sw_w8a8_launch(const sw_cuda_gemm *p, const w8a8_kernel *kernel, const char *name,

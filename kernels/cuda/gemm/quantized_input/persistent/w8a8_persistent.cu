@@ -22,10 +22,10 @@ static w8a8_mode mode_of(const sw_cuda_gemm *p)
     bool is_aligned = ((uintptr_t)p->d_y | (uintptr_t)(p->y_stride * 2)) % 16 == 0;
     bool flows = is_aligned && sw_tiles_k(p->tiles.k_in) % 4 == 0;
 
-    if (p->act.scope == SW_ACT_GROUP)
-        return flows && sw_w8a8_has_blocks(p) ? W8A8_X_BLOCKS : W8A8_X_GROUPS;
-    if (sw_w8a8_is_grouped(p)) return W8A8_GROUPED;
-    return sw_w8a8_kind_of(p) == W8A8_E4M3 && !flows ? W8A8_GROUPED : W8A8_PLAIN;
+    w8a8_mode mode = sw_w8a8_mode_of(p);
+
+    if (sw_w8a8_kind_of(p) != W8A8_E4M3 || flows) return mode;
+    return mode == W8A8_X_BLOCKS ? W8A8_X_GROUPS : mode == W8A8_PLAIN ? W8A8_GROUPED : mode;
 }
 
 /* Stages of a block that two clusters may share, or 0: none may be. Each half of a block with

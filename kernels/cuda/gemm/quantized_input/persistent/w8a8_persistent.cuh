@@ -35,7 +35,7 @@ using a8l_stage = w8a8_stage<KIND, SW_A8L_T, SW_A8L_NT, w8a8_has_records(MODE)>;
 
 template <int KIND, int MODE> __host__ __device__ constexpr int a8l_stage_bytes(void)
 {
-    return a8l_stage<KIND, MODE>::bytes + (MODE == W8A8_X_BLOCKS ? SW_A8L_T * 4 : 0);
+    return w8a8_stage_bytes<KIND, SW_A8L_T, SW_A8L_NT, MODE>();
 }
 
 /* Of shared memory, what a warpgroup stores its sums with beside its rows of Y. */

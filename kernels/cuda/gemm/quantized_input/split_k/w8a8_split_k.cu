@@ -48,12 +48,19 @@ extern "C" bool sw_w8a8_has_blocks(const sw_cuda_gemm *p)
     return spec->scale_rows == SW_ROWS_ALL || (spec->scale_rows > 0 && spec->scale_rows % 128 == 0);
 }
 
+extern "C" w8a8_mode sw_w8a8_mode_of(const sw_cuda_gemm *p)
+{
+    if (p->act.scope == SW_ACT_GROUP)
+        return sw_w8a8_has_blocks(p) ? W8A8_X_BLOCKS : W8A8_X_GROUPS;
+    return sw_w8a8_is_grouped(p) ? W8A8_GROUPED : W8A8_PLAIN;
+}
+
 static const w8a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 {
     switch (sw_w8a8_instance_of(p)) {
 #define SW_W8A8_KIND_ROW(kind, name)                                                               \
     case kind:                                                                                     \
-        return sw_w8a8_split_k_##name(tile, sw_w8a8_is_grouped(p));
+        return sw_w8a8_split_k_##name(tile, sw_w8a8_mode_of(p));
 #include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
 #undef SW_W8A8_KIND_ROW
     default: return NULL;

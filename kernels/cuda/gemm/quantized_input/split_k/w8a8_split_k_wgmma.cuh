@@ -157,39 +157,47 @@ static __device__ __forceinline__ void w8a8_store(const w8a8_args &a, const w8a8
 }
 
 /* Stages of the ring: what STAGES of 8-bit weights take holds more of 4 bits. */
-template <int KIND, int T, int NT, int STAGES, bool GROUPED>
+template <int KIND, int T, int NT, int STAGES, int MODE>
 __host__ __device__ constexpr int w8a8_n_stages(void)
 {
-    return w8a8_is_int4(KIND) ? STAGES * w8a8_stage<W8A8_INT8, T, NT, GROUPED>::bytes /
-                                    w8a8_stage<KIND, T, NT, GROUPED>::bytes
+    return w8a8_is_int4(KIND) ? STAGES * w8a8_stage_bytes<W8A8_INT8, T, NT, MODE>() /
+                                    w8a8_stage_bytes<KIND, T, NT, MODE>()
                               : STAGES;
 }
 
-template <int KIND, int T, int MT, int NWG, int STAGES, bool GROUPED>
+template <int KIND, int T, int MT, int NWG, int STAGES, int MODE>
 constexpr int w8a8_shared_bytes(void)
 {
-    using at = w8a8_stage<KIND, T, MT * NWG, GROUPED>;
-    int ring = w8a8_n_stages<KIND, T, MT * NWG, STAGES, GROUPED>() * at::bytes;
+    int ring = w8a8_n_stages<KIND, T, MT * NWG, STAGES, MODE>() *
+               w8a8_stage_bytes<KIND, T, MT * NWG, MODE>();
     int partial = T * w8a8_pitch<64 * MT * NWG>::elems * 4;
 
     return (ring > partial ? ring : partial) + 1024;
 }
 
-template <int KIND, bool GROUPED>
-__host__ __device__ constexpr int w8a8_mode_of(void)
+/* Do tokens go through in pieces? Where a warpgroup has registers for no more, and scales of blocks
+ * are added up so alone. */
+template <int T, int PER_SM, int COPIERS> __host__ __device__ constexpr bool w8a8_in_pieces(void)
 {
-    return !GROUPED ? W8A8_PLAIN : KIND == W8A8_E4M3 ? W8A8_X_GROUPS : W8A8_GROUPED;
+    return T == 256 || (T > 32 && PER_SM == 1 && COPIERS == 32);
 }
 
-template <int KIND, int T, int MT, int NWG, int STAGES, int PER_SM, int COPIERS, bool GROUPED>
+/* Threads of the warp that copies, or of its warpgroup, with a warp that makes scales of blocks. */
+template <int COPIERS, int MODE> __host__ __device__ constexpr int w8a8_copiers(void)
+{
+    return MODE == W8A8_X_BLOCKS && COPIERS == 32 ? 64 : COPIERS;
+}
+
+template <int KIND, int T, int MT, int NWG, int STAGES, int PER_SM, int COPIERS, int MODE>
 static __device__ __forceinline__ void w8a8_consume(const w8a8_args &a, const w8a8_place &p,
                                                     uint32_t ring_at, uint32_t full, uint32_t empty,
                                                     uint32_t *partial, uint32_t zero_addr)
 {
-    w8a8_ring<STAGES> ring = {ring_at, full, empty, w8a8_stage<KIND, T, MT * NWG, GROUPED>::bytes,
+    constexpr bool grouped = w8a8_has_records(MODE);
+    w8a8_ring<STAGES> ring = {ring_at, full, empty, w8a8_stage_bytes<KIND, T, MT * NWG, MODE>(),
                               0,       0};
 
-    if constexpr (!w8a8_is_float(KIND) && !GROUPED) {
+    if constexpr (!w8a8_is_float(KIND) && MODE == W8A8_PLAIN) {
         int total[MT][T / 2];
 
         w8a8_clear(total, zero_addr);
@@ -200,23 +208,23 @@ static __device__ __forceinline__ void w8a8_consume(const w8a8_args &a, const w8
         float total[MT][T / 2];
 
         w8a8_clear(total, zero_addr);
-        if constexpr (T == 256 || (T > 32 && PER_SM == 1 && COPIERS == 32))
-            w8a8_multiply_pieces<KIND, T, T == 64 ? 32 : 64, w8a8_mode_of<KIND, GROUPED>()>(
-                total[0], ring, a, p);
+        static_assert(w8a8_in_pieces<T, PER_SM, COPIERS>() || MODE != W8A8_X_BLOCKS, "no sums");
+        if constexpr (w8a8_in_pieces<T, PER_SM, COPIERS>())
+            w8a8_multiply_pieces<KIND, T, T == 64 ? 32 : 64, MODE>(total[0], ring, a, p);
         else
-            w8a8_multiply_stages<KIND, T, MT, NWG, MT == 1 && (PER_SM == 1 || T < 64), GROUPED>(
+            w8a8_multiply_stages<KIND, T, MT, NWG, MT == 1 && (PER_SM == 1 || T < 64), grouped>(
                 total, ring, a, p);
         sw_named_sync(1, NWG * 128);
         w8a8_park<T, MT, 64 * MT * NWG>(total, partial);
     }
 }
 
-template <int KIND, int T, int MT, int NWG, int ST, int PER_SM, int COPIERS, bool GROUPED>
-static __global__ void __launch_bounds__(NWG * 128 + COPIERS, PER_SM)
+template <int KIND, int T, int MT, int NWG, int ST, int PER_SM, int COPIERS, int MODE>
+static __global__ void __launch_bounds__(NWG * 128 + w8a8_copiers<COPIERS, MODE>(), PER_SM)
     swk_w8a8_split_k_sm90(const __grid_constant__ w8a8_maps maps, const w8a8_args a)
 {
     constexpr int NT = MT * NWG, C = 64 * NT, consumers = NWG * 128;
-    constexpr int STAGES = w8a8_n_stages<KIND, T, NT, ST, GROUPED>();
+    constexpr int STAGES = w8a8_n_stages<KIND, T, NT, ST, MODE>();
     extern __shared__ uint8_t s_bytes[];
     __shared__ uint64_t s_full[STAGES], s_empty[STAGES];
     __shared__ float s_scales[C], s_x_scales[T];
@@ -237,29 +245,32 @@ static __global__ void __launch_bounds__(NWG * 128 + COPIERS, PER_SM)
     }
     if (threadIdx.x == 0) s_zero = 0;
     if (threadIdx.x == consumers)
-        w8a8_open<KIND, T, NT, GROUPED, STAGES, 4 * NWG * SW_ARRIVALS>(maps, a, p, ring, full,
+        w8a8_open<KIND, T, NT, MODE, STAGES, 4 * NWG * SW_ARRIVALS>(maps, a, p, ring, full,
                                                                        empty);
     __syncthreads();
     if (warp >= consumers / 32) {
         if constexpr (COPIERS == 128) sw_fewer_registers<w8a8_registers<NWG>::copier>();
         if (warp == consumers / 32)
-            w8a8_fill<KIND, T, NT, GROUPED, STAGES>(maps, a, p, ring, full, empty);
+            w8a8_fill<KIND, T, NT, MODE, STAGES>(maps, a, p, ring, full, empty);
+        if constexpr (MODE == W8A8_X_BLOCKS)
+            if (warp == consumers / 32 + 1)
+                w8a8_scale_all<KIND, T, NT, MODE, STAGES>(a, p, ring, full, empty);
         __syncwarp();
         if (is_cluster) sw_cluster_sync();
         if (is_cluster) sw_cluster_part();
     } else {
         if constexpr (COPIERS == 128) sw_more_registers<w8a8_registers<NWG>::consumer>();
         /* While the first stage is on its way; the barrier before the sums are parked orders it. */
-        if (!GROUPED) w8a8_channel_scales<KIND, C, consumers>(a, p, s_scales, s_zeros);
+        if (MODE == W8A8_PLAIN) w8a8_channel_scales<KIND, C, consumers>(a, p, s_scales, s_zeros);
         sw_grid_wait_previous();
         if (!a.has_x_groups && (int)threadIdx.x < T)
             s_x_scales[threadIdx.x] = a.x_scales[min(p.token0 + (int)threadIdx.x, a.m - 1)];
-        w8a8_consume<KIND, T, MT, NWG, STAGES, PER_SM, COPIERS, GROUPED>(a, p, ring, full, empty,
-                                                                         partial,
-                                                                         sw_smem_addr(&s_zero));
+        w8a8_consume<KIND, T, MT, NWG, STAGES, PER_SM, COPIERS, MODE>(
+            a, p, ring, full, empty, partial, sw_smem_addr(&s_zero));
         if (is_cluster) sw_cluster_sync();
         else sw_named_sync(1, consumers);
-        w8a8_store<KIND, T, C, consumers, GROUPED>(a, p, {s_scales, s_x_scales, s_zeros, ring});
+        w8a8_store<KIND, T, C, consumers, MODE != W8A8_PLAIN>(
+            a, p, {s_scales, s_x_scales, s_zeros, ring});
         __syncwarp();
         if (is_cluster) sw_cluster_part();
     }

@@ -20,19 +20,12 @@ static const int shared[] = { /* by pairs of each tile */
 #undef SW_A8P_TILE
 };
 
-static w8a8_mode mode_of(const sw_cuda_gemm *p)
-{
-    if (p->act.scope == SW_ACT_GROUP)
-        return sw_w8a8_has_blocks(p) ? W8A8_X_BLOCKS : W8A8_X_GROUPS;
-    return sw_w8a8_is_grouped(p) ? W8A8_GROUPED : W8A8_PLAIN;
-}
-
 static const w8a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 {
     switch (sw_w8a8_instance_of(p)) {
 #define SW_W8A8_KIND_ROW(kind, name)                                                               \
     case kind:                                                                                     \
-        return sw_w8a8_two_ctas_##name(tile, mode_of(p));
+        return sw_w8a8_two_ctas_##name(tile, sw_w8a8_mode_of(p));
 #include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
 #undef SW_W8A8_KIND_ROW
     default: return NULL;
@@ -51,7 +44,7 @@ static int tile_named(const char *name)
 
 extern "C" bool sw_w8a8_two_ctas_can_run(const sw_cuda_gemm *p, int tile)
 {
-    return sw_w8a8_can_run(p, tile) && mode_of(p) != W8A8_X_GROUPS;
+    return sw_w8a8_can_run(p, tile) && sw_w8a8_mode_of(p) != W8A8_X_GROUPS;
 }
 
 /* The tile by times measured on an H200, or -1: another kernel. Up to 128 tokens weights are read

@@ -23,21 +23,15 @@
 #include "kernels/cuda/gemm/quantized_input/w8a8_store.cuh"
 #include "kernels/cuda/gemm/quantized_input/w8a8_whole.cuh"
 
-template <int KIND, int T, int NT, int MODE> __host__ __device__ constexpr int a8p_stage_bytes(void)
-{
-    return w8a8_stage<KIND, T, NT, w8a8_has_records(MODE)>::bytes +
-           (MODE == W8A8_X_BLOCKS ? (T * 4 + 1023) / 1024 * 1024 : 0);
-}
-
 template <int KIND, int T, int NT, int RING, int MODE>
 __host__ __device__ constexpr int a8p_n_stages(void)
 {
-    return RING * 1024 / a8p_stage_bytes<KIND, T, NT, MODE>();
+    return RING * 1024 / w8a8_stage_bytes<KIND, T, NT, MODE>();
 }
 
 template <int KIND, int T, int NT, int RING, int MODE> constexpr int a8p_shared_bytes(void)
 {
-    return a8p_n_stages<KIND, T, NT, RING, MODE>() * a8p_stage_bytes<KIND, T, NT, MODE>() + 1024;
+    return a8p_n_stages<KIND, T, NT, RING, MODE>() * w8a8_stage_bytes<KIND, T, NT, MODE>() + 1024;
 }
 
 /* Threads of the warp that copies, with one that makes scales of blocks, or of a warpgroup that
@@ -119,7 +113,7 @@ static __device__ __forceinline__ void a8p_open(const w8a8_maps &maps, const w8a
                                                 const w8a8_place &p, uint32_t ring, uint32_t full,
                                                 uint32_t empty, uint64_t policy)
 {
-    constexpr uint32_t bytes = a8p_stage_bytes<KIND, T, NT, MODE>();
+    constexpr uint32_t bytes = w8a8_stage_bytes<KIND, T, NT, MODE>();
     constexpr bool GROUPED = w8a8_has_records(MODE);
     w8a8_walk walk(a, 0);
 
@@ -141,7 +135,7 @@ static __device__ __forceinline__ void a8p_fill(const w8a8_maps &maps, const w8a
                                                 const w8a8_place &p, uint32_t ring, uint32_t full,
                                                 uint32_t empty, uint64_t w_policy)
 {
-    constexpr uint32_t bytes = a8p_stage_bytes<KIND, T, NT, MODE>();
+    constexpr uint32_t bytes = w8a8_stage_bytes<KIND, T, NT, MODE>();
     constexpr bool GROUPED = w8a8_has_records(MODE);
     uint64_t x_policy = sw_policy_evict_last();
     int first = min(STAGES, p.n_stages), s = 0, turn = 0;
@@ -167,19 +161,6 @@ static __device__ __forceinline__ void a8p_fill(const w8a8_maps &maps, const w8a
         sw_mbar_wait(empty + 8 * s, turn);
         if (++s == STAGES) s = 0, turn ^= 1;
     }
-}
-
-/* The warp that makes scales of blocks. */
-template <int KIND, int T, int NT, int MODE, int STAGES>
-static __device__ __forceinline__ void a8p_scale(const w8a8_args &a, const w8a8_place &p,
-                                                 uint32_t ring, uint32_t full, uint32_t empty)
-{
-    int slot = w8a8_block_slot((int)threadIdx.x % 32);
-    uint32_t to = ring + w8a8_stage<KIND, T, NT, false>::xs_at + (uint32_t)slot * 4;
-    w8a8_turns<STAGES> at;
-
-    sw_grid_wait_previous();
-    w8a8_make_scales<T, STAGES>(a, p, 0, to, a8p_stage_bytes<KIND, T, NT, MODE>(), full, empty, at);
 }
 
 /* The stage that `ring` stands at, its operand in frag[NOW]; with NEXT the operand of the one
@@ -239,7 +220,7 @@ static __device__ __forceinline__ void a8p_consume(const w8a8_args &a, const w8a
     int token0 = p.token0 + wg % BY_T * TW;
     w8a8_share own = {wg / BY_T, (uint32_t)(wg % BY_T * TW * 128)};
     w8a8_cluster_ring<2, STAGES> ring = {
-        {ring_at, full, empty, a8p_stage_bytes<KIND, T, NT, MODE>(), 0, 0}};
+        {ring_at, full, empty, w8a8_stage_bytes<KIND, T, NT, MODE>(), 0, 0}};
     /* While the first stage is on its way. */
     w8a8_channels channels = w8a8_channels_of<KIND, MODE>(a, n_tile);
     const float *x_scales = s_x_scales - p.token0;
@@ -297,7 +278,7 @@ static __global__ void __launch_bounds__(NT *BY_T * 128 + a8p_copiers<KIND, NT, 
         if (threadIdx.x == consumers)
             a8p_fill<KIND, T, NT, MODE, STAGES, SHARED>(maps, a, p, ring, full, empty, policy);
         if (MODE == W8A8_X_BLOCKS && warp == consumers / 32 + 1)
-            a8p_scale<KIND, T, NT, MODE, STAGES>(a, p, ring, full, empty);
+            w8a8_scale_all<KIND, T, NT, MODE, STAGES>(a, p, ring, full, empty);
         __syncwarp();
     } else {
         if constexpr (copiers == 128) sw_more_registers<registers::consumer>();
