@@ -223,6 +223,8 @@ static void measured_best_of_pairs(void **state)
     goes(FP8_BLOCK, 8192, 8192, 256, "w8a8_two_ctas", "w128_c128"); /* as FP8 */
     goes(FP8_BLOCK, 4096, 6144, 128, "w8a8_two_ctas", "x128_c64");
     goes(FP8_GROUP, 4096, 6144, 128, "w8a8_split_k", NULL);
+    goes(FP8_BLOCK, 2048, 4096, 256, "w8a8_two_ctas", "x128_c64");
+    goes(FP8_BLOCK, 7168, 4096, 256, "w8a8_split_k", "t128_c128"); /* k is too long to share X */
 }
 
 /* The same of 8-bit inputs, with the split and whether the product starts before X is quantized. */

@@ -54,7 +54,8 @@ static int tile_for(const sw_cuda_gemm *p, const sw_cuda_device *device)
     int64_t most = device->n_sms, enough = most * 2 / 3, by_64 = sw_cuda_up(p->tiles.n_out, 64);
     /* Sums of groups of 4 bits take longer than the bytes that are shared. */
     bool adds = p->tiles.container_bits == 4 && sw_w8a8_is_grouped(p);
-    bool is_short = p->tiles.k_in <= (adds ? 4096 : 8192);
+    /* Sums of FP8 by blocks too, but no longer than sharing saves where k is short. */
+    bool is_short = p->tiles.k_in <= (adds || sw_w8a8_mode_of(p) == W8A8_X_BLOCKS ? 4096 : 8192);
 
     if (p->m <= 64 || p->m > 256 || by_64 * 5 < most * 2) return -1;
     if (p->m <= 128) {
