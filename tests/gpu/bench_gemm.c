@@ -32,18 +32,18 @@ typedef struct format {
 } format;
 
 static const format formats[] = {
-    {"w4a16", SW_NUM_INT4, 128, SW_DTYPE_BF16, SW_ACT_NONE, SW_NUM_INT8, 790e12, false},
-    {"w3a16", SW_NUM_INT3, 128, SW_DTYPE_BF16, SW_ACT_NONE, SW_NUM_INT8, 790e12, false},
-    {"w2a16", SW_NUM_INT2, 64, SW_DTYPE_BF16, SW_ACT_NONE, SW_NUM_INT8, 790e12, true},
-    {"w8a16", SW_NUM_INT8, 0, SW_DTYPE_BF16, SW_ACT_NONE, SW_NUM_INT8, 790e12, false},
-    {"fp8a16", SW_NUM_E4M3, 0, SW_DTYPE_BF16, SW_ACT_NONE, SW_NUM_INT8, 790e12, false},
-    {"w8a8", SW_NUM_INT8, 0, SW_DTYPE_F32, SW_ACT_TOKEN, SW_NUM_INT8, 1580e12, false},
-    {"fp8", SW_NUM_E4M3, 0, SW_DTYPE_F32, SW_ACT_TOKEN, SW_NUM_E4M3, 1580e12, false},
+    {"w4a16", SW_NUM_INT4, 128, SW_DTYPE_BF16, SW_ACT_NONE, SW_NUM_INT8, 790e12, false, 0},
+    {"w3a16", SW_NUM_INT3, 128, SW_DTYPE_BF16, SW_ACT_NONE, SW_NUM_INT8, 790e12, false, 0},
+    {"w2a16", SW_NUM_INT2, 64, SW_DTYPE_BF16, SW_ACT_NONE, SW_NUM_INT8, 790e12, true, 0},
+    {"w8a16", SW_NUM_INT8, 0, SW_DTYPE_BF16, SW_ACT_NONE, SW_NUM_INT8, 790e12, false, 0},
+    {"fp8a16", SW_NUM_E4M3, 0, SW_DTYPE_BF16, SW_ACT_NONE, SW_NUM_INT8, 790e12, false, 0},
+    {"w8a8", SW_NUM_INT8, 0, SW_DTYPE_F32, SW_ACT_TOKEN, SW_NUM_INT8, 1580e12, false, 0},
+    {"fp8", SW_NUM_E4M3, 0, SW_DTYPE_F32, SW_ACT_TOKEN, SW_NUM_E4M3, 1580e12, false, 0},
     {"fp8block", SW_NUM_E4M3, 128, SW_DTYPE_F32, SW_ACT_GROUP, SW_NUM_E4M3, 1580e12, false, 128},
-    {"fp8group", SW_NUM_E4M3, 128, SW_DTYPE_F32, SW_ACT_GROUP, SW_NUM_E4M3, 1580e12, false},
-    {"w4a8", SW_NUM_INT4, 128, SW_DTYPE_BF16, SW_ACT_TOKEN, SW_NUM_INT8, 1580e12, false},
-    {"w4a8c", SW_NUM_INT4, 0, SW_DTYPE_BF16, SW_ACT_TOKEN, SW_NUM_INT8, 1580e12, false},
-    {"w4a8f", SW_NUM_INT4, 128, SW_DTYPE_BF16, SW_ACT_TOKEN, SW_NUM_E4M3, 1580e12, false},
+    {"fp8group", SW_NUM_E4M3, 128, SW_DTYPE_F32, SW_ACT_GROUP, SW_NUM_E4M3, 1580e12, false, 0},
+    {"w4a8", SW_NUM_INT4, 128, SW_DTYPE_BF16, SW_ACT_TOKEN, SW_NUM_INT8, 1580e12, false, 0},
+    {"w4a8c", SW_NUM_INT4, 0, SW_DTYPE_BF16, SW_ACT_TOKEN, SW_NUM_INT8, 1580e12, false, 0},
+    {"w4a8f", SW_NUM_INT4, 128, SW_DTYPE_BF16, SW_ACT_TOKEN, SW_NUM_E4M3, 1580e12, false, 0},
 };
 #define N_FORMATS (int)(sizeof formats / sizeof *formats)
 #define MAX_CHANNELS 256 /* that a check looks at */
