@@ -29,6 +29,9 @@ test_quantizers special_values
 test_quantizers every_way
 test_gemm shared_rounds
 test_gemm_blocks
+test_outputs
+test_expert_lists
+test_routed several_blocks
 test_routed exact_sums
 test_routed odd_shapes
 test_routed bytes
