@@ -74,7 +74,7 @@ static void no_memory_is_said(void **state)
 
     (void)state;
     sw_weight_rooms_begin(&rooms);
-    assert_int_equal(sw_weight_room_take(&room, &rooms, INT64_MAX / 8, 1, &err), SW_E_NOMEM);
+    assert_int_equal(sw_weight_room_take(&room, &rooms, INT64_MAX / 2, 1, &err), SW_E_NOMEM);
     assert_null(room);
     sw_weight_rooms_end(&rooms);
 }
