@@ -316,26 +316,10 @@ static void readers_are_solved_beside_each_other(void **state)
     case_close(&p);
 }
 
-static int open_all(void **state)
-{
-    (void)state;
-    return solver_pair_open(&gpu, &solver);
-}
-
-static int close_all(void **state)
-{
-    (void)state;
-    return solver_pair_close(gpu, solver);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(kept_halves_are_new_ones),
                                        cmocka_unit_test(readers_are_solved_beside_each_other)};
 
-    if (sw_device_count() < 1) {
-        printf("skipped: no GPU\n");
-        return 77;
-    }
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return solver_tests_run(tests, sizeof tests / sizeof *tests, NULL, &gpu, &solver);
 }

@@ -21,18 +21,6 @@
 static sw_device *gpu;
 static sw_solver *solver;
 
-static int open_all(void **state)
-{
-    (void)state;
-    return solver_pair_open(&gpu, &solver);
-}
-
-static int close_all(void **state)
-{
-    (void)state;
-    return solver_pair_close(gpu, solver);
-}
-
 static double *sum_of(const solver_case *c)
 {
     int64_t k = c->k_in;
@@ -209,10 +197,6 @@ int main(int argc, char *argv[])
         cmocka_unit_test(indefinite_is_told),
     };
 
-    if (sw_device_count() == 0) {
-        printf("skipped: no GPU\n");
-        return 77;
-    }
-    if (argc > 1) cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return solver_tests_run(tests, sizeof tests / sizeof *tests, argc > 1 ? argv[1] : NULL, &gpu,
+                            &solver);
 }

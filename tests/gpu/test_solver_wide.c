@@ -22,18 +22,6 @@
 static sw_device *gpu;
 static sw_solver *solver;
 
-static int open_all(void **state)
-{
-    (void)state;
-    return solver_pair_open(&gpu, &solver);
-}
-
-static int close_all(void **state)
-{
-    (void)state;
-    return solver_pair_close(gpu, solver);
-}
-
 /* Of every size around that of a piece, and of several. */
 static void uploads_arrive_whole(void **state)
 {
@@ -317,9 +305,5 @@ int main(void)
         cmocka_unit_test(weighed_sums_are_products_of_sums),
     };
 
-    if (sw_device_count() == 0) {
-        printf("skipped: no GPU\n");
-        return 77;
-    }
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return solver_tests_run(tests, sizeof tests / sizeof *tests, NULL, &gpu, &solver);
 }

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -118,4 +119,33 @@ double solver_distance(const double *have, const double *want, int64_t n)
         size += want[i] * want[i];
     }
     return isfinite(wrong) ? sqrt(wrong / size) : (double)INFINITY;
+}
+
+/* Where the tests of the run look for the pair. */
+static sw_device **run_gpu;
+static sw_solver **run_solver;
+
+static int open_pair(void **state)
+{
+    (void)state;
+    return solver_pair_open(run_gpu, run_solver);
+}
+
+static int close_pair(void **state)
+{
+    (void)state;
+    return solver_pair_close(*run_gpu, *run_solver);
+}
+
+int solver_tests_run(const struct CMUnitTest *tests, size_t n, const char *pattern,
+                     sw_device **gpu, sw_solver **solver)
+{
+    if (sw_device_count() < 1) {
+        printf("skipped: no GPU\n");
+        return 77;
+    }
+    run_gpu = gpu;
+    run_solver = solver;
+    if (pattern) cmocka_set_test_filter(pattern);
+    return _cmocka_run_group_tests("tests", tests, n, open_pair, close_pair);
 }

@@ -21,6 +21,13 @@ int solver_pair_open(sw_device **gpu, sw_solver **solver);
 /* Nothing of any test may be left on the device. */
 int solver_pair_close(sw_device *gpu, sw_solver *solver);
 
+struct CMUnitTest;
+
+/* What main returns: of n tests those whose names match `pattern` (NULL: all), with the pair in
+ * *gpu and *solver; 77 where there is no device. */
+int solver_tests_run(const struct CMUnitTest *tests, size_t n, const char *pattern,
+                     sw_device **gpu, sw_solver **solver);
+
 /* Activations whose channels differ widely in size and depend on each other; channel 3 is dead. */
 void solver_case_new(solver_case *c, sw_device *gpu, sw_solver *solver, int64_t k_in,
                      int64_t n_tokens, uint64_t seed);
