@@ -96,12 +96,53 @@ static void scales_a_fifth_off_are_caught(void **state)
     sw_qtensor_free(&q);
 }
 
+/* Row 77 as a target made it: some of its groups times `by`. Rounded with noise before, as codes
+ * that make good the errors of others have it. */
+static void stretch(sw_qtensor *q, int64_t from_group, float by)
+{
+    static float target[N * K];
+    const sw_qspec *spec = &sw_scheme_find("W4A16")->spec;
+    test_rng rng = {5};
+
+    for (int64_t i = 0; i < N * K; i++)
+        target[i] = weight[i] + (float)(0.0015 * (test_uniform(&rng) - 0.5));
+    for (int64_t k = from_group * spec->group_elems; k < K; k++) target[77 * K + k] *= by;
+    plausible_solve(q, spec, target, N, K, NULL);
+}
+
+/* Targets that make good what was lost upstream move whole rows, not a group of one. */
+static void a_row_may_be_further_off_than_one_group(void **state)
+{
+    static const struct {
+        int64_t from_group;
+        float by;
+        const char *want;
+    } cases[] = {
+        {0, 1.16f, ""},
+        {1, 1.16f, "channel 77, group 1"},
+        {0, 0.85f, ""},
+        {1, 0.85f, "channel 77, group 1"},
+        {0, 1.3f, "channel 77, group"},
+        {0, 0.75f, "channel 77, group"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sw_qtensor q;
+
+        stretch(&q, cases[i].from_group, cases[i].by);
+        expect(&q, cases[i].want);
+        sw_qtensor_free(&q);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scales_that_fit_pass),
         cmocka_unit_test(halves_of_scales_swapped_are_named),
         cmocka_unit_test(scales_a_fifth_off_are_caught),
+        cmocka_unit_test(a_row_may_be_further_off_than_one_group),
     };
     return cmocka_run_group_tests(tests, make_weight, NULL);
 }
