@@ -138,6 +138,10 @@ sw_code sw_solver_widen(sw_solver *s, double *d_to, const float *from, int64_t n
  * there are SW_SOLVER_ROWS at most. d_out [n, k] = alpha d_a [n, k] d_b [k, k] + beta d_out */
 sw_code sw_solver_times(sw_solver *s, double *d_out, double beta, double alpha, const double *d_a,
                         const double *d_b, int64_t n, int64_t k, sw_err *err) SW_MUST_USE;
+/* The same in doubles however wide, for what will cancel. */
+sw_code sw_solver_times_exactly(sw_solver *s, double *d_out, double beta, double alpha,
+                                const double *d_a, const double *d_b, int64_t n, int64_t k,
+                                sw_err *err) SW_MUST_USE;
 /* d_out [n, k] -= d_w [n, k] d_b [k, k], d_w of BF16. */
 sw_code sw_solver_take_product(sw_solver *s, double *d_out, const uint16_t *d_w, const double *d_b,
                                int64_t n, int64_t k, sw_err *err) SW_MUST_USE;
@@ -161,6 +165,9 @@ sw_code sw_solver_mix(sw_solver *s, double *d_to, double a, const double *d_a, d
  * The factor's order is the stored one. */
 sw_code sw_solver_whiten(sw_solver *s, double *d_m, const sw_device_factor *f,
                          sw_err *err) SW_MUST_USE;
+/* d_rows [n, k] <- d_rows W, or d_rows W^T (turned), with the same W. */
+sw_code sw_solver_whiten_rows(sw_solver *s, double *d_rows, const sw_device_factor *f, int64_t n,
+                              bool is_turned, sw_err *err) SW_MUST_USE;
 
 /* ---- a weight ---- */
 

@@ -188,16 +188,18 @@ void sw_ledger_solve_site(sw_device_ledger *l, sw_site site)
 static void weigh(sw_device_ledger *l, int64_t k, int64_t n_experts, bool is_down)
 {
     const int64_t factor = sw_factor_bytes(k), scratch = 8 * sw_factor_scratch_elems(k);
-    const int64_t compare = 16 * k * k;
-    const int64_t each = is_down ? factor + sw_max_i64(scratch, compare) : compare;
+    const int64_t probes = sw_prior_is_probed(k) ? 16 * SW_PRIOR_PROBES * k : 0;
+    const int64_t compare = probes ? probes : 16 * k * k;
+    const int64_t each = is_down ? factor + sw_max_i64(scratch, probes + compare) : compare;
     int64_t n;
 
     l->step = "weighing experts";
     if (!is_down) sw_ledger_take(l, SW_DEVICE_SOLVE, factor);
     if (!is_down) sw_ledger_pass(l, SW_DEVICE_SOLVE, scratch);
+    if (!is_down) sw_ledger_take(l, SW_DEVICE_SOLVE, probes);
     n = lanes_for(l, n_experts, 8 * SW_WEIGHED_MATRICES * k * k, SW_LANES_ANY);
     sw_ledger_pass(l, SW_DEVICE_SOLVE, n * each);
-    if (!is_down) sw_ledger_put(l, SW_DEVICE_SOLVE, factor);
+    if (!is_down) sw_ledger_put(l, SW_DEVICE_SOLVE, factor + probes);
 }
 
 /* An expert: its factor, and the largest of its linears. */

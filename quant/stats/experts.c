@@ -33,6 +33,29 @@ sw_code sw_expert_stats_move(sw_expert_stats *stats, const sw_place *to, sw_err 
     return rc;
 }
 
+/* 64 signs of their own for every number (the finalizer of splitmix64). */
+static uint64_t signs_of(uint64_t i)
+{
+    uint64_t bits = (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
+
+    bits = (bits ^ bits >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    bits = (bits ^ bits >> 27) * UINT64_C(0x94d049bb133111eb);
+    return bits ^ bits >> 31;
+}
+
+sw_code sw_prior_probes(double **z, int64_t k, sw_err *err)
+{
+    const int64_t n = SW_PRIOR_PROBES * k;
+    uint64_t bits = 0;
+    sw_code rc = SW_MEM_GET(z, n, "random signs", err);
+
+    for (int64_t i = 0; i < n && rc == SW_OK; i++, bits >>= 1) {
+        if (i % 64 == 0) bits = signs_of((uint64_t)i / 64);
+        (*z)[i] = bits & 1 ? 1.0 : -1.0;
+    }
+    return rc;
+}
+
 sw_code sw_prior_new(sw_prior *out, const sw_hessian *all, sw_err *err)
 {
     sw_prior prior = {.all = all};
