@@ -72,9 +72,12 @@ typedef struct sw_gram {
     bool is_symmetric;  /* a is b: only the upper triangle is summed */
     int64_t strip_rows; /* of a symmetric one; the default measured best */
     double *d_sum;      /* [n_rows, n_cols] */
-    float *d_part;      /* the chunk under way, NULL between finish and add */
+    double *d_piece;    /* the piece under way where it has several chunks and others came before it;
+                         * else NULL */
+    float *d_part;      /* the chunk under way, NULL between pieces */
     int64_t n_part;     /* tokens in it */
     int64_t n_tokens;   /* in all */
+    bool has_pieces;    /* that have ended */
 } sw_gram;
 
 sw_code sw_gram_new(sw_gram *out, sw_solver *s, int64_t n_rows, int64_t n_cols, bool is_symmetric,
@@ -86,9 +89,12 @@ void sw_gram_free(sw_gram *g, sw_solver *s); /* accepts a zeroed one */
 sw_code sw_gram_add(sw_gram *g, sw_solver *s, const uint16_t *d_a, int64_t a_stride,
                     const uint16_t *d_b, int64_t b_stride, int64_t n_tokens,
                     sw_err *err) SW_MUST_USE;
-/* Add what is in float and mirror the upper triangle; more may be added afterwards. */
+/* What was added since the last end of a piece joins the sum, as if it were the sum of another gram
+ * that is merged: the same bytes, without another matrix where it fits one chunk. */
+sw_code sw_gram_end_piece(sw_gram *g, sw_solver *s, sw_err *err) SW_MUST_USE;
+/* End a piece and mirror the upper triangle; more may be added afterwards. */
 sw_code sw_gram_finish(sw_gram *g, sw_solver *s, sw_err *err) SW_MUST_USE;
-/* into += from; both finished. */
+/* into += from; the pieces of both have ended. */
 sw_code sw_gram_merge(sw_gram *into, const sw_gram *from, sw_solver *s, sw_err *err) SW_MUST_USE;
 /* diagonal [k] of d_h [k, k] to the host. */
 sw_code sw_solver_diagonal(double *diagonal, sw_solver *s, const double *d_h, int64_t k,

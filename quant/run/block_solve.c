@@ -345,13 +345,15 @@ static sw_code solve_experts(sw_block_job *job, sw_site site, sw_site_stats *sta
     const sw_place memory = sw_place_cpu(job->options->n_threads);
     const sw_place at = job->stats_file ? memory : place_of_experts(job, site, stats);
     bool wanted[SW_SITE_COUNT] = {false};
+    const bool goes_on = sw_experts_go_on(job->options->experts, sw_backend_of(&at));
     int64_t n = job->model->n_experts, n_at_a_time;
     sw_code rc = SW_OK;
 
     wanted[site] = true;
     n_at_a_time = sw_experts_at_a_time(job->model, job->original.layer, wanted,
                                        job->options->experts,
-                                       job->streams ? sw_streams_sums_alive(job->streams) : 1,
+                                       job->streams ? sw_streams_sums_alive(job->streams, goes_on)
+                                                    : 1,
                                        &at);
     rc = sw_team_least(job->options->team, &n_at_a_time, err); /* all ranks take as many */
     for (int64_t begin = 0; begin < n && rc == SW_OK; begin += n_at_a_time) {

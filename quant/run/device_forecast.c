@@ -266,7 +266,7 @@ void sw_ledger_observe_experts(sw_device_ledger *l, sw_site site, int64_t n_expe
     sw_ledger_take(l, SW_DEVICE_SUMS, live);
     sw_ledger_take(l, SW_DEVICE_WEIGHTS, weights);
     sw_ledger_pass(l, SW_DEVICE_SUMS,
-                   (l->out->n_alive - 1) * live + n * sw_gram_part_bytes(k, k) + rows);
+                   (l->n_experts_alive - 1) * live + n * sw_gram_part_bytes(k, k) + rows);
     sw_ledger_put(l, SW_DEVICE_WEIGHTS, weights);
 }
 
@@ -414,7 +414,10 @@ static void cut_text(sw_device_ledger *l)
     const int64_t end = sw_piece_of_rank(n_pieces, 1, n_ranks);
 
     l->out->n_pieces = n_pieces;
-    l->out->n_alive = sw_pieces_alive_at(n_pieces, 0, n_ranks);
+    l->out->n_alive = sw_pieces_alive_at(n_pieces, 0, n_ranks, false);
+    l->n_experts_alive = sw_pieces_alive_at(n_pieces, 0, n_ranks,
+                                            sw_experts_go_on(l->r->options->experts,
+                                                             &sw_backend_cuda));
     l->n_tokens = sw_min_i64(calib->n_seqs, sw_piece_chunk(n_chunks, n_pieces, end) * chunk_seqs) *
                   calib->seq_len;
 }
@@ -423,7 +426,7 @@ static sw_code run(sw_device_forecast *out, const sw_forecast_request *r, int64_
                    sw_err *err)
 {
     const sw_quant_options *o = r->options;
-    sw_device_ledger l = {.r = r, .out = out, .step = "opening"};
+    sw_device_ledger l = {.r = r, .out = out, .step = "opening", .n_experts_alive = 1};
     int64_t n_layers = r->model->n_layers + 1;
     sw_linear_ref head;
     char path[256];

@@ -546,7 +546,7 @@ sw_code sw_forecast_new(sw_forecast *out, const sw_forecast_request *request, sw
     if (calib) {
         f.n_tokens = calib->n_seqs * calib->seq_len;
         f.chunk_tokens = sw_streams_chunk_seqs(calib) * calib->seq_len;
-        f.n_alive = sw_pieces_alive_at(sw_text_pieces(request->model, calib), 0, n_ranks);
+        f.n_alive = sw_pieces_alive_at(sw_text_pieces(request->model, calib), 0, n_ranks, false);
         f.text = sw_text_share_most(request->model, calib, n_ranks);
         f.with_cross = !request->has_stats && (o->cap.input > 0 || o->cap.residual > 0) &&
                        o->algo->repairs_errors && sw_streams_hold_back(calib);

@@ -105,6 +105,12 @@ sw_code sw_site_stats_new_experts(sw_site_stats *out, const sw_model *model, int
     return rc;
 }
 
+/* An expert more than lanes have together would be solved alone, as long as all the others. */
+static int64_t for_lanes(int64_t n, int64_t n_experts, int n_lanes)
+{
+    return n_lanes && n > n_lanes && n < n_experts ? n - n % n_lanes : n;
+}
+
 int64_t sw_experts_within(const sw_model *model, int64_t layer,
                           const bool is_wanted[SW_SITE_COUNT], sw_experts policy, int n_alive,
                           const sw_backend *backend, int64_t sums_bytes)
@@ -113,10 +119,16 @@ int64_t sw_experts_within(const sw_model *model, int64_t layer,
         [SW_EXPERTS_SHRINK] = 3, [SW_EXPERTS_ROUTED] = 2, [SW_EXPERTS_ALL] = 1};
     int64_t k = sw_model_site_width(model, layer, SW_SITE_DOWN_IN), n_bytes = 1;
 
-    if (is_wanted[SW_SITE_DOWN_IN]) n_bytes += n_hessians[policy] * backend->sum_bytes(k);
+    if (is_wanted[SW_SITE_DOWN_IN]) n_bytes += n_hessians[policy] * backend->sum_bytes(k, n_alive);
     if (is_wanted[SW_SITE_MLP_IN] && policy != SW_EXPERTS_ALL)
-        n_bytes += 2 * backend->sum_bytes(model->moe_hidden);
-    return sw_max_i64(1, sw_min_i64(model->n_experts, sums_bytes / (n_alive * n_bytes)));
+        n_bytes += 2 * backend->sum_bytes(model->moe_hidden, n_alive);
+    return for_lanes(sw_max_i64(1, sw_min_i64(model->n_experts, sums_bytes / n_bytes)),
+                     model->n_experts, backend->n_lanes_most);
+}
+
+bool sw_experts_go_on(sw_experts policy, const sw_backend *backend)
+{
+    return backend->adds_pieces && policy != SW_EXPERTS_ALL;
 }
 
 int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,

@@ -46,6 +46,10 @@ int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,
 int64_t sw_experts_within(const sw_model *model, int64_t layer,
                           const bool is_wanted[SW_SITE_COUNT], sw_experts policy, int n_alive,
                           const sw_backend *backend, int64_t sums_bytes);
+/* Does a piece of the text usually go into the sums of experts that are there, so that none of its
+ * own live beside them? It fits a chunk (sw_gram) but where an expert gets most tokens; of all
+ * tokens it never does. */
+bool sw_experts_go_on(sw_experts policy, const sw_backend *backend);
 void sw_site_stats_free(sw_site_stats *stats);
 
 /* Empty sums of the same sites, experts and places, which note ranges, keys and values in the same
@@ -54,7 +58,7 @@ sw_code sw_site_stats_like(sw_site_stats *out, const sw_site_stats *like,
                            sw_err *err) SW_MUST_USE;
 /* sw_hessian_settle of all that they hold. */
 sw_code sw_site_stats_settle(sw_site_stats *stats, sw_err *err) SW_MUST_USE;
-/* into += from, both settled and alike. */
+/* into += from, both alike and summed, settled or not. */
 sw_code sw_site_stats_merge(sw_site_stats *into, const sw_site_stats *from,
                             sw_err *err) SW_MUST_USE;
 /* Room for sums that stats have, in one order for all that are alike; number i, which may be empty;

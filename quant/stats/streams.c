@@ -163,9 +163,9 @@ int64_t sw_streams_k_max(const sw_model *model)
     return most;
 }
 
-int sw_streams_sums_alive(const sw_streams *s)
+int sw_streams_sums_alive(const sw_streams *s, bool goes_on)
 {
-    return sw_pieces_alive_at(s->n_pieces, sw_team_rank(s->team), sw_team_size(s->team));
+    return sw_pieces_alive_at(s->n_pieces, sw_team_rank(s->team), sw_team_size(s->team), goes_on);
 }
 
 int64_t sw_streams_piece_end(const sw_streams *s, int64_t seq)
@@ -226,6 +226,7 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
                                                        err);
         if (rc == SW_OK) rc = sw_sums_end(&sums, err);
     }
+    for (int i = 0; i < sums.n && rc == SW_OK; i++) rc = sw_site_stats_settle(sums.parts[i], err);
     sw_span_close(span, NULL);
     if (rc == SW_OK) rc = sw_sums_gather(&sums, s->team, err);
     if (rc == SW_OK) rc = sw_backend_of(&s->place)->streams_observed(s, stats, quantized, err);

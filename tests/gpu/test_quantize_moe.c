@@ -579,6 +579,7 @@ static void nothing_is_left(void **state)
 int main(int argc, char *argv[])
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(weights_and_blends_are_the_cpus),
+                                       cmocka_unit_test(wide_weights_are_near_the_cpus),
                                        cmocka_unit_test(sums_of_experts_are_the_cpus),
                                        cmocka_unit_test(statistics_serve_both_sides),
                                        cmocka_unit_test(every_sparse_architecture),

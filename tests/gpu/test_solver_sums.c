@@ -112,6 +112,50 @@ static void sums_of_integers_are_exact(void **state)
     free(a), free(b), free(fa), free(fb), free(want), free(have);
 }
 
+/* Pieces of a text that go into one sum: the bytes of sums of their own that are merged, whether a
+ * piece fits a chunk or not. */
+static void pieces_go_on(void **state)
+{
+    static const int64_t texts[][3] = {{300, 40, 700}, {10, 33000, 9}, {40000, 33000, 70000},
+                                       {0, 32768, 9}};
+    const size_t n_texts = DEVICE_IS_EMULATED ? 2 : sizeof texts / sizeof *texts;
+    enum { K = 136 };
+
+    (void)state;
+    for (size_t i = 0; i < n_texts; i++) {
+        const int64_t *n = texts[i], k2 = K * K;
+        double *want, *have;
+        sw_gram whole = {0}, merged = {0};
+        solver_case c;
+
+        solver_case_new(&c, gpu, solver, K, n[0] + n[1] + n[2], 71 + i);
+        MUST(sw_gram_new(&whole, solver, K, K, true, &err));
+        MUST(sw_gram_new(&merged, solver, K, K, true, &err));
+        for (int64_t piece = 0, at = 0; piece < 3; at += n[piece++]) {
+            const uint16_t *d_x = c.d_x + at * K;
+            sw_gram own = {0};
+
+            MUST(sw_gram_new(&own, solver, K, K, true, &err));
+            MUST(sw_gram_add(&own, solver, d_x, K, d_x, K, n[piece], &err));
+            MUST(sw_gram_finish(&own, solver, &err));
+            MUST(sw_gram_merge(&merged, &own, solver, &err));
+            sw_gram_free(&own, solver);
+            MUST(sw_gram_add(&whole, solver, d_x, K, d_x, K, n[piece], &err));
+            MUST(sw_gram_end_piece(&whole, solver, &err));
+            assert_null(whole.d_piece);
+        }
+        MUST(sw_gram_finish(&whole, solver, &err));
+        assert_int_equal(whole.n_tokens, c.n_tokens);
+        want = solver_fetch(gpu, merged.d_sum, k2);
+        have = solver_fetch(gpu, whole.d_sum, k2);
+        assert_memory_equal(have, want, sizeof *have * (size_t)k2);
+        free(have), free(want);
+        sw_gram_free(&whole, solver);
+        sw_gram_free(&merged, solver);
+        solver_case_free(&c);
+    }
+}
+
 static void floats_to_bf16(void **state)
 {
     enum { N = 100001 };
@@ -193,6 +237,7 @@ int main(int argc, char *argv[])
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_of_products), cmocka_unit_test(sums_of_integers_are_exact),
+        cmocka_unit_test(pieces_go_on),
         cmocka_unit_test(floats_to_bf16),   cmocka_unit_test(factors),
         cmocka_unit_test(indefinite_is_told),
     };

@@ -220,7 +220,6 @@ sw_code sw_cpu_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_blo
     sw_code rc = observer_new(&o, s, stats, err);
 
     if (rc == SW_OK) rc = observe_chunks(s, &o, quantized, original, progress, err);
-    if (rc == SW_OK) rc = sw_site_stats_settle(stats, err);
     observer_free(&o);
     return rc;
 }

@@ -7,6 +7,7 @@
  * Of probes z (experts.h) W M W^T z is, as a row, z W times M, times W^T; M is the difference of two
  * sums, so these products are of doubles.
  */
+#include "kernels/solver_sizes.h"
 #include "quant/backend/cuda/cuda.h"
 #include "quant/backend/cuda/cuda_sizes.h"
 
@@ -15,9 +16,9 @@ int64_t sw_cuda_sums_bytes_max(const sw_place *at, const sw_model *model)
     return sw_cuda_sums_bytes_in(sw_device_left_bytes(sw_cuda_gpu(at)), model);
 }
 
-int64_t sw_cuda_sum_bytes(int64_t k)
+int64_t sw_cuda_sum_bytes(int64_t k, int n_alive)
 {
-    return k * k * (int64_t)(sizeof(double) + sizeof(float)) +
+    return n_alive * sw_gram_bytes(k, k) + sw_gram_part_bytes(k, k) +
            k * SW_EXPERT_ROWS * (int64_t)sizeof(uint16_t);
 }
 
