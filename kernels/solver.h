@@ -72,7 +72,7 @@ typedef struct sw_gram {
     bool is_symmetric;  /* a is b: only the upper triangle is summed */
     int64_t strip_rows; /* of a symmetric one; the default measured best */
     double *d_sum;      /* [n_rows, n_cols] */
-    double *d_piece;    /* the piece under way where it has several chunks and others came before it;
+    double *d_piece;    /* the piece under way where it has several chunks and is not the first;
                          * else NULL */
     float *d_part;      /* the chunk under way, NULL between pieces */
     int64_t n_part;     /* tokens in it */

@@ -169,6 +169,13 @@ void sw_site_stats_free(sw_site_stats *stats)
     memset(stats, 0, sizeof *stats);
 }
 
+bool sw_site_stats_has_sites(const sw_site_stats *stats)
+{
+    for (int site = 0; site < SW_SITE_COUNT; site++)
+        if (stats->site[site].k_in) return true;
+    return false;
+}
+
 #define SITE_SUMS (2 * SW_SITE_COUNT)
 #define EXPERT_SUMS 6
 

@@ -52,6 +52,8 @@ int64_t sw_experts_within(const sw_model *model, int64_t layer,
 bool sw_experts_go_on(sw_experts policy, const sw_backend *backend);
 void sw_site_stats_free(sw_site_stats *stats);
 
+/* Have they sums of what all tokens read, besides those of experts? */
+bool sw_site_stats_has_sites(const sw_site_stats *stats);
 /* Empty sums of the same sites, experts and places, which note ranges, keys and values in the same
  * arrays. */
 sw_code sw_site_stats_like(sw_site_stats *out, const sw_site_stats *like,

@@ -93,8 +93,9 @@ static void sum_rows(sw_hessian *h, int64_t k, int64_t n, double tilt, uint64_t 
     for (int64_t t = 0; t < n; t++) {
         double common = test_gauss(&rng);
         for (int64_t j = 0; j < k; j++)
-            x[t * k + j] = j == 7 ? 0 : (float)((0.1 + (double)(j % 9)) * (test_gauss(&rng) + common) *
-                                                (j % 3 ? 1 : 1 + tilt));
+            x[t * k + j] = j == 7 ? 0
+                                  : (float)((0.1 + (double)(j % 9)) *
+                                            (test_gauss(&rng) + common) * (j % 3 ? 1 : 1 + tilt));
     }
     MUST(sw_hessian_new(h, k, false, 0, 2, &err));
     if (n) MUST(sw_hessian_add(h, x, NULL, NULL, n, &err));
@@ -128,58 +129,39 @@ static double weigh(const sums *s)
     return d;
 }
 
-/* Weights agree to rounding; with the same weight the blend is the same bytes. */
+/* Weights agree to rounding; of many inputs both are estimates, by the same signs in other
+ * coordinates, each off by a per cent or so (test_experts.c has them against exact ones). With the
+ * same weight the blend is the same bytes. */
 static void weights_and_blends_are_the_cpus(void **state)
 {
-    static const struct { int64_t n0, n1; double tilt; } cases[] = {
-        {300, 250, 0.3}, {60, 90, 0.1}, {900, 1100, 0}, {40, 0, 0.5}, {0, 0, 0}, {0, 30, 1}};
+    static const struct { int64_t k, n0, n1; double tilt; } cases[] = {
+        {K, 300, 250, 0.3}, {K, 60, 90, 0.1}, {K, 900, 1100, 0}, {K, 40, 0, 0.5}, {K, 0, 0, 0},
+        {K, 0, 30, 1}, {WIDE, 300, 250, 0.3}, {WIDE, 900, 700, 0.1}};
     int n_between = 0;
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t k = cases[i].k;
         double d[2];
         sums s[2];
         for (int side = 0; side < 2; side++) {
-            sums_new(&s[side], K, cases[i].n0, cases[i].n1, cases[i].tilt,
+            sums_new(&s[side], k, cases[i].n0, cases[i].n1, cases[i].tilt,
                      side ? solver : NULL);
             d[side] = weigh(&s[side]);
         }
         printf("weight of %d and %d tokens: %.15f, CPU %.15f\n", (int)cases[i].n0,
                (int)cases[i].n1, d[1], d[0]);
-        assert_true(fabs(d[1] - d[0]) < 1e-10);
+        assert_true(fabs(d[1] - d[0]) < (sw_prior_is_probed(k) ? 0.03 * d[0] : 1e-10));
         n_between += d[0] > 0.01 && d[0] < 0.99;
         for (int side = 0; side < 2; side++)
             MUST(sw_expert_blend(s[side].half, &s[side].all, d[0], &err));
         MUST(sw_hessian_move(&s[1].half[0], &s[0].half[0].place, &err));
         assert_int_equal(s[0].half[0].n_tokens, s[1].half[0].n_tokens);
-        assert_memory_equal(s[0].half[0].h, s[1].half[0].h, sizeof(double) * K * K);
+        assert_memory_equal(s[0].half[0].h, s[1].half[0].h, sizeof(double) * (size_t)(k * k));
         sums_free(&s[0]);
         sums_free(&s[1]);
     }
     assert_true(n_between >= 2);
-}
-
-/* Of many inputs both are estimates, by the same signs in other coordinates: each is off by a per
- * cent or so (test_experts.c has them against exact ones). */
-static void wide_weights_are_near_the_cpus(void **state)
-{
-    static const struct { int64_t n0, n1; double tilt; } cases[] = {{300, 250, 0.3}, {900, 700, 0.1}};
-
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        double d[2];
-        for (int side = 0; side < 2; side++) {
-            sums s;
-            sums_new(&s, WIDE, cases[i].n0, cases[i].n1, cases[i].tilt, side ? solver : NULL);
-            d[side] = weigh(&s);
-            if (side) assert_true(weigh(&s) == d[side]);
-            sums_free(&s);
-        }
-        printf("weight of %d and %d tokens, %d inputs: %.6f, CPU %.6f\n", (int)cases[i].n0,
-               (int)cases[i].n1, WIDE, d[1], d[0]);
-        assert_true(d[0] > 0.01 && d[0] < 0.99);
-        assert_true(fabs(d[1] - d[0]) < 0.03 * d[0]);
-    }
 }
 
 /* ---- what experts are shown ---- */
@@ -579,7 +561,6 @@ static void nothing_is_left(void **state)
 int main(int argc, char *argv[])
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(weights_and_blends_are_the_cpus),
-                                       cmocka_unit_test(wide_weights_are_near_the_cpus),
                                        cmocka_unit_test(sums_of_experts_are_the_cpus),
                                        cmocka_unit_test(statistics_serve_both_sides),
                                        cmocka_unit_test(every_sparse_architecture),

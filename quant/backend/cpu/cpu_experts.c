@@ -14,7 +14,10 @@ int64_t sw_cpu_sums_bytes_max(const sw_place *at, const sw_model *model)
     return EXPERT_BYTES_MAX;
 }
 
-int64_t sw_cpu_sum_bytes(int64_t k, int n_alive) { return n_alive * k * k * (int64_t)sizeof(double); }
+int64_t sw_cpu_sum_bytes(int64_t k, int n_alive)
+{
+    return n_alive * k * k * (int64_t)sizeof(double);
+}
 
 typedef struct cpu_prior {
     double *root;   /* [k, k] the lower Cholesky factor L of the damped mean, by columns */

@@ -182,6 +182,7 @@ static sw_tap quantized_tap(observer *o, const sw_streams *s)
         tap.expert_begin = stats->expert_begin;
         tap.expert_end = stats->expert_begin + stats->n_experts;
         tap.is_in_only = !stats->is_wanted[SW_SITE_DOWN_IN];
+        tap.is_experts_only = !sw_site_stats_has_sites(stats);
     }
     if (stats->kv) tap.see_kv = see_kv;
     if (stats->experts && stats->experts[0].down.all.k_in) {

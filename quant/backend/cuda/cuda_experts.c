@@ -4,8 +4,8 @@
  * Norms of W M W^T are the same for every W with W^T W = inv(T), so that the inverse factor that
  * solving has anyway does for the Cholesky factor of cpu_experts.c. It is of the damped sum, not of
  * the mean: all three norms then lack the square of the number of tokens, which weights do not see.
- * Of probes z (experts.h) W M W^T z is, as a row, z W times M, times W^T; M is the difference of two
- * sums, so these products are of doubles.
+ * Of probes z (experts.h) W M W^T z is, as a row, z W times M, times W^T; M is the difference of
+ * two sums, so these products are of doubles.
  */
 #include "kernels/solver_sizes.h"
 #include "quant/backend/cuda/cuda.h"

@@ -126,6 +126,7 @@ void sw_cuda_experts_ask(sw_device_tap *tap, const sw_cuda_experts *w,
     tap->expert_begin = stats->expert_begin;
     tap->expert_end = stats->expert_begin + stats->n_experts;
     tap->is_in_only = !stats->is_wanted[SW_SITE_DOWN_IN];
+    tap->is_experts_only = !sw_site_stats_has_sites(stats);
     tap->stretch = w->stretch;
     if (!stats->experts[0].down.all.k_in) return;
     tap->see_all = see_all;
