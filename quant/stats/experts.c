@@ -155,21 +155,19 @@ static const sw_hessian *first_half(const sw_expert_stats *experts, int64_t n_ex
 }
 
 sw_code sw_experts_weigh(sw_expert_stats *experts, int64_t n_experts, const sw_hessian *in_all,
-                         sw_err *err)
+                         sw_prior *in_prior, sw_err *err)
 {
     const sw_hessian *in = first_half(experts, n_experts, true);
     const sw_hessian *down = first_half(experts, n_experts, false);
-    sw_prior prior = {0};
-    weigh_work w = {experts, in ? &prior : NULL};
+    weigh_work w = {experts, in ? in_prior : NULL};
     const int64_t k = sw_max_i64(in ? in_all->k_in : 0, down ? down->k_in : 0);
     const sw_lane_work work = {.self = &w, .item_bytes = 8 * SW_WEIGHED_MATRICES * k * k,
                                .work = weigh_expert};
     const sw_span span = sw_span_open("weigh experts");
-    sw_code rc = in ? sw_prior_new(&prior, in_all, err) : SW_OK;
+    sw_code rc = in && !in_prior->all ? sw_prior_new(in_prior, in_all, err) : SW_OK;
 
     if (rc == SW_OK && (in || down))
         rc = sw_lanes_run(in ? &in_all->place : &down->place, SW_LANES_ANY, n_experts, &work, err);
-    sw_prior_free(&prior);
     sw_span_close(span, NULL);
     return rc;
 }

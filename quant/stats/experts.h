@@ -73,9 +73,11 @@ sw_code sw_prior_weight(double *out, const sw_prior *prior, const sw_hessian hal
                         sw_err *err) SW_MUST_USE;
 
 /* Set the weight of every site that the experts hold (some may hold none), `in` against in_all (may
- * be empty where no expert holds one) and `down` against its own, all settled and at one place. */
+ * be empty where no expert holds one) and `down` against its own, all settled and at one place.
+ * *in_prior, zeroed at first: that of in_all, made when it is asked for and good for other experts
+ * too; the caller's to free, whatever comes. */
 sw_code sw_experts_weigh(sw_expert_stats *experts, int64_t n_experts, const sw_hessian *in_all,
-                         sw_err *err) SW_MUST_USE;
+                         sw_prior *in_prior, sw_err *err) SW_MUST_USE;
 
 /* half[0] becomes the blend with weight d of the prior, scaled as a sum over n_tokens (at least 1):
  * those of both halves; half[1] may be empty. d = 1 is the prior alone. */

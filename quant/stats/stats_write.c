@@ -232,6 +232,7 @@ static sw_code collect_experts(const target *to, sw_streams *streams, const sw_b
 {
     const sw_hessian *in_all = &all->site[SW_SITE_MLP_IN]; /* what the router reads */
     const sw_model *m = streams->model;
+    sw_prior prior = {0};
     int64_t layer = block->layer, n_at_a_time;
     sw_code rc = SW_OK;
 
@@ -248,10 +249,11 @@ static sw_code collect_experts(const target *to, sw_streams *streams, const sw_b
         rc = sw_site_stats_add_sizes(&part, err);
         if (rc == SW_OK) rc = sw_streams_observe(streams, &part, block, block, progress, err);
         if (rc == SW_OK)
-            rc = sw_experts_weigh(part.experts, part.n_experts, in_all, err);
+            rc = sw_experts_weigh(part.experts, part.n_experts, in_all, &prior, err);
         if (rc == SW_OK) rc = write_experts(to, &part, layer, err);
         sw_site_stats_free(&part);
     }
+    sw_prior_free(&prior);
     return rc;
 }
 
