@@ -361,7 +361,7 @@ static sw_code solve_experts(sw_block_job *job, sw_site site, sw_site_stats *sta
                                        job->options->experts,
                                        job->streams ? sw_streams_sums_alive(job->streams, goes_on)
                                                     : 1,
-                                       &at);
+                                       sw_team_size(job->options->team), &at);
     rc = sw_team_least(job->options->team, &n_at_a_time, err); /* all ranks take as many */
     for (int64_t begin = 0; begin < n && rc == SW_OK; begin += n_at_a_time) {
         const int64_t end = sw_min_i64(begin + n_at_a_time, n);

@@ -238,7 +238,8 @@ void sw_ledger_solve_experts(sw_device_ledger *l, sw_site site, bool has_shift)
 
     if (!has_experts(l, site)) return;
     wanted[site] = true;
-    n = sw_experts_within(m, l->layer, wanted, policy, l->n_experts_alive, &sw_backend_cuda,
+    n = sw_experts_within(m, l->layer, wanted, policy, l->n_experts_alive,
+                          l->r->n_ranks > 1 ? l->r->n_ranks : 1, &sw_backend_cuda,
                           sw_cuda_sums_bytes_in(sw_ledger_left(l), m));
     n_passes = sw_ceil_div(n_experts, n);
     sums = l->now[SW_DEVICE_SUMS];

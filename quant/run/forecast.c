@@ -113,7 +113,7 @@ static int64_t search_sums(const forecaster *f, int64_t layer, const sw_fold *fo
     if (!fold->is_per_expert) return one;
     wanted[fold->site] = true;
     return one * sw_min_i64(n, sw_experts_at_a_time(f->r->model, layer, wanted, SW_EXPERTS_ALL,
-                                                    f->n_alive, &memory));
+                                                    f->n_alive, 1, &memory));
 }
 
 /* A transform's search in front of a site: its Hessians while they are summed; or they beside what

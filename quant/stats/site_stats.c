@@ -106,14 +106,14 @@ sw_code sw_site_stats_new_experts(sw_site_stats *out, const sw_model *model, int
 }
 
 /* An expert more than lanes have together would be solved alone, as long as all the others. */
-static int64_t for_lanes(int64_t n, int64_t n_experts, int n_lanes)
+static int64_t for_lanes(int64_t n, int64_t n_experts, int64_t n_lanes)
 {
     return n_lanes && n > n_lanes && n < n_experts ? n - n % n_lanes : n;
 }
 
 int64_t sw_experts_within(const sw_model *model, int64_t layer,
                           const bool is_wanted[SW_SITE_COUNT], sw_experts policy, int n_alive,
-                          const sw_backend *backend, int64_t sums_bytes)
+                          int n_ranks, const sw_backend *backend, int64_t sums_bytes)
 {
     static const int n_hessians[SW_EXPERTS_COUNT] = {
         [SW_EXPERTS_SHRINK] = 3, [SW_EXPERTS_ROUTED] = 2, [SW_EXPERTS_ALL] = 1};
@@ -123,7 +123,7 @@ int64_t sw_experts_within(const sw_model *model, int64_t layer,
     if (is_wanted[SW_SITE_MLP_IN] && policy != SW_EXPERTS_ALL)
         n_bytes += 2 * backend->sum_bytes(model->moe_hidden, n_alive);
     return for_lanes(sw_max_i64(1, sw_min_i64(model->n_experts, sums_bytes / n_bytes)),
-                     model->n_experts, backend->n_lanes_most);
+                     model->n_experts, (int64_t)n_ranks * backend->n_lanes_most);
 }
 
 bool sw_experts_go_on(sw_experts policy, const sw_backend *backend)
@@ -133,11 +133,11 @@ bool sw_experts_go_on(sw_experts policy, const sw_backend *backend)
 
 int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,
                              const bool is_wanted[SW_SITE_COUNT], sw_experts policy,
-                             int n_alive, const sw_place *at)
+                             int n_alive, int n_ranks, const sw_place *at)
 {
     const sw_backend *backend = sw_backend_of(at);
 
-    return sw_experts_within(model, layer, is_wanted, policy, n_alive, backend,
+    return sw_experts_within(model, layer, is_wanted, policy, n_alive, n_ranks, backend,
                              backend->sums_bytes_max(at, model));
 }
 

@@ -237,7 +237,8 @@ static sw_code collect_experts(const target *to, sw_streams *streams, const sw_b
     sw_code rc = SW_OK;
 
     n_at_a_time = sw_experts_at_a_time(m, layer, all->is_wanted, options->experts,
-                                       sw_streams_sums_alive(streams, false), &in_all->place);
+                                       sw_streams_sums_alive(streams, false),
+                                       sw_team_size(to->team), &in_all->place);
     rc = sw_team_least(to->team, &n_at_a_time, err); /* all ranks take as many */
     for (int64_t begin = 0; begin < m->n_experts && rc == SW_OK; begin += n_at_a_time) {
         sw_site_stats part;
