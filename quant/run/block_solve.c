@@ -328,13 +328,16 @@ static sw_code experts_of(sw_site_stats *out, const sw_block_job *job, sw_site s
     int64_t layer = job->original.layer;
     const sw_place at = place_of_experts(job, site, stats);
     bool wanted[SW_SITE_COUNT] = {false};
+    sw_span span;
     sw_code rc;
 
     if (job->stats_file)
         return read_experts(out, job, site, begin, end, err);
     wanted[site] = true;
+    span = sw_span_open("room for sums");
     rc = sw_site_stats_new_experts(out, job->model, layer, wanted, o->experts, begin, end,
                                    &at, err);
+    sw_span_close(span, NULL);
     if (rc != SW_OK) return rc;
     out->act[site] = stats->act[site];
     out->input_scale[site] = stats->input_scale[site];

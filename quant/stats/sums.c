@@ -38,10 +38,26 @@ static bool goes_on(const sw_sums *sums, int64_t piece)
            sw_backend_of(place_of(sums->stats))->adds_pieces && !has_sizes(sums->stats);
 }
 
+/* Empty sums for another run. */
+static sw_code new_part(sw_site_stats **out, const sw_site_stats *like, sw_err *err)
+{
+    const sw_span span = sw_span_open("room for sums");
+    sw_site_stats *part = NULL;
+    sw_code rc = SW_MEM_GET(&part, 1, "sums of a piece", err);
+
+    if (rc == SW_OK && (rc = sw_site_stats_like(part, like, err)) != SW_OK) {
+        sw_mem_put(part);
+        part = NULL;
+    }
+    *out = part;
+    sw_span_close(span, NULL);
+    return rc;
+}
+
 sw_code sw_sums_begin(sw_site_stats **part, sw_sums *sums, int64_t piece, sw_err *err)
 {
     const int at = sums->n;
-    sw_code rc;
+    sw_code rc = SW_OK;
 
     if (goes_on(sums, piece)) {
         sums->runs[at - 1].end = piece + 1;
@@ -50,15 +66,8 @@ sw_code sw_sums_begin(sw_site_stats **part, sw_sums *sums, int64_t piece, sw_err
     }
     sums->runs[at] = (sw_piece_run){piece, piece + 1};
     sums->parts[at] = sums->stats;
-    if (at > 0) {
-        sums->parts[at] = NULL;
-        if ((rc = SW_MEM_GET(&sums->parts[at], 1, "sums of a piece", err)) != SW_OK) return rc;
-        if ((rc = sw_site_stats_like(sums->parts[at], sums->stats, err)) != SW_OK) {
-            sw_mem_put(sums->parts[at]);
-            sums->parts[at] = NULL;
-            return rc;
-        }
-    }
+    if (at > 0) rc = new_part(&sums->parts[at], sums->stats, err);
+    if (rc != SW_OK) return rc;
     sums->n++;
     *part = sums->parts[at];
     return SW_OK;
