@@ -200,14 +200,6 @@ int64_t sw_streams_all_every(const sw_streams *s, sw_experts policy)
     return policy == SW_EXPERTS_ALL ? 1 : sw_max_i64(1, n / wanted);
 }
 
-static bool has_any(const sw_site_stats *stats)
-{
-    bool any = stats->experts != NULL;
-
-    for (int site = 0; site < SW_SITE_COUNT; site++) any = any || stats->site[site].k_in;
-    return any;
-}
-
 sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                            const sw_block *original, const sw_progress *progress, sw_err *err)
 {
@@ -216,7 +208,7 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
     sw_span span = sw_span_open("observe");
     sw_code rc = SW_OK;
 
-    if (!has_any(stats)) return SW_OK;
+    if (!stats->experts && !sw_site_stats_has_sites(stats)) return SW_OK;
     for (int64_t piece = here.begin; piece < here.end && rc == SW_OK; piece++) {
         sw_site_stats *part = NULL;
         s->from = sw_streams_piece_seq(s, piece) - s->first_seq;
