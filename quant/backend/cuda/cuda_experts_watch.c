@@ -159,11 +159,27 @@ static sw_code add_halves(sw_expert_rows half[2], sw_solver *solver, const uint1
                        : rc;
 }
 
+/* Of tokens of which those in the first half of the text come first, how many those are. */
+static int64_t count_first(const int32_t *token_ids, int64_t n_tokens, int64_t first_token,
+                           int64_t stretch)
+{
+    int64_t begin = 0, end = n_tokens;
+
+    while (begin < end) {
+        const int64_t middle = (begin + end) / 2;
+
+        if ((first_token + token_ids[middle]) / stretch % 2 == 0) begin = middle + 1;
+        else end = middle;
+    }
+    return begin;
+}
+
 sw_code sw_cuda_experts_see(sw_cuda_experts *w, sw_site site, int64_t expert, const void *d_x,
                              int64_t n_tokens, int64_t k_in, int64_t stride,
                              const int32_t *token_ids, int64_t first_token, sw_err *err)
 {
-    int64_t e = expert - w->stats->expert_begin, n_first = 0;
+    const int64_t n_first = count_first(token_ids, n_tokens, first_token, w->stretch);
+    int64_t e = expert - w->stats->expert_begin;
     bool is_in = site == SW_SITE_MLP_IN;
     sw_expert_stats *x = &w->stats->experts[e];
     const sw_cuda_sizes *sizes = !w->sizes ? NULL : is_in ? &w->sizes[e].in : &w->sizes[e].down;
@@ -175,8 +191,6 @@ sw_code sw_cuda_experts_see(sw_cuda_experts *w, sw_site site, int64_t expert, co
                                    k_in, err);
     if (rc == SW_OK && !is_in && w->range.d_counts) /* what `in` reads is counted once, for all */
         rc = sw_cuda_range_add(&w->range, w->solver, d_x, stride, n_tokens, k_in, err);
-    while (n_first < n_tokens && (first_token + token_ids[n_first]) / w->stretch % 2 == 0)
-        n_first++;
     return rc == SW_OK ? add_halves(&w->rows[e * SW_EXPERT_SUMS + (is_in ? 0 : 2)], w->solver, d_x,
                                     stride, n_tokens, n_first, err)
                        : rc;
