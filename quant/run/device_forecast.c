@@ -259,7 +259,7 @@ void sw_ledger_observe_experts(sw_device_ledger *l, sw_site site, int64_t n_expe
     const int64_t n = n_experts * ((policy != SW_EXPERTS_ALL ? 2 : 0) +
                                    (is_down && policy != SW_EXPERTS_ROUTED ? 1 : 0));
     const int64_t live = n * sw_gram_bytes(k, k);
-    const int64_t rows = there ? n * 2 * SW_EXPERT_ROWS * k : 0;
+    const int64_t rows = there ? n * 2 * sw_cuda_expert_rows(k) * k : 0;
     const int64_t weights = there ? sw_device_layer_bytes(l->r->model, l->layer, is_down) : 0;
 
     l->step = "observing experts";

@@ -12,7 +12,6 @@
 #include "quant/stats/site_stats.h"
 
 #define SW_STREAM_CHUNK_TOKENS 4096
-#define SW_EXPERT_ROWS 2048 /* of an expert that a device gathers before it sums their products */
 #define SW_STREAM_HELD_EVERY 8 /* one chunk in so many is kept back; at least one if there are 2 */
 
 struct sw_team;

@@ -19,7 +19,7 @@ int64_t sw_cuda_sums_bytes_max(const sw_place *at, const sw_model *model)
 int64_t sw_cuda_sum_bytes(int64_t k, int n_alive)
 {
     return n_alive * sw_gram_bytes(k, k) + sw_gram_part_bytes(k, k) +
-           k * SW_EXPERT_ROWS * (int64_t)sizeof(uint16_t);
+           k * sw_cuda_expert_rows(k) * (int64_t)sizeof(uint16_t);
 }
 
 typedef struct cuda_prior {

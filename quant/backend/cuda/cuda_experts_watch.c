@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "quant/backend/cuda/cuda_sizes.h"
 #include "quant/backend/cuda/cuda_streams.h"
 
 static sw_code new_sizes(sw_cuda_experts *w, sw_err *err)
@@ -36,7 +37,8 @@ static sw_code new_rows(sw_cuda_experts *w, sw_err *err)
         if (!sum->k_in) continue;
         w->rows[i].sum = sum;
         rc = sw_device_take((void **)&w->rows[i].d_rows, sw_solver_gpu(w->solver),
-                            SW_EXPERT_ROWS * sum->k_in, (int64_t)sizeof *w->rows[i].d_rows,
+                            sw_cuda_expert_rows(sum->k_in) * sum->k_in,
+                            (int64_t)sizeof *w->rows[i].d_rows,
                             "rows of experts", err);
     }
     return rc;
@@ -55,11 +57,13 @@ static sw_code flush(sw_expert_rows *r, sw_err *err)
 static sw_code add_rows(sw_expert_rows *r, sw_solver *solver, const uint16_t *d_x, int64_t stride,
                         int64_t n, sw_err *err)
 {
+    int64_t n_rows;
     sw_code rc = SW_OK;
 
     if (!r->sum || !n) return SW_OK;
-    if (r->n + n > SW_EXPERT_ROWS && (rc = flush(r, err)) != SW_OK) return rc;
-    if (n > SW_EXPERT_ROWS)
+    n_rows = sw_cuda_expert_rows(r->sum->k_in);
+    if (r->n + n > n_rows && (rc = flush(r, err)) != SW_OK) return rc;
+    if (n > n_rows)
         return sw_cuda_hessian_add_rows(r->sum, d_x, stride, NULL, NULL, n, err);
     rc = sw_solver_keep(solver, r->d_rows + r->n * r->sum->k_in, NULL, NULL, d_x, stride, n,
                         r->sum->k_in, err);
