@@ -72,9 +72,12 @@ typedef struct sw_gram {
     bool is_symmetric;  /* a is b: only the upper triangle is summed */
     int64_t strip_rows; /* of a symmetric one; the default measured best */
     double *d_sum;      /* [n_rows, n_cols] */
-    float *d_part;      /* the chunk under way, NULL between finish and add */
+    double *d_piece;    /* the piece under way where it has several chunks and is not the first;
+                         * else NULL */
+    float *d_part;      /* the chunk under way, NULL between pieces */
     int64_t n_part;     /* tokens in it */
     int64_t n_tokens;   /* in all */
+    bool has_pieces;    /* that have ended */
 } sw_gram;
 
 sw_code sw_gram_new(sw_gram *out, sw_solver *s, int64_t n_rows, int64_t n_cols, bool is_symmetric,
@@ -86,9 +89,12 @@ void sw_gram_free(sw_gram *g, sw_solver *s); /* accepts a zeroed one */
 sw_code sw_gram_add(sw_gram *g, sw_solver *s, const uint16_t *d_a, int64_t a_stride,
                     const uint16_t *d_b, int64_t b_stride, int64_t n_tokens,
                     sw_err *err) SW_MUST_USE;
-/* Add what is in float and mirror the upper triangle; more may be added afterwards. */
+/* What was added since the last end of a piece joins the sum, as if it were the sum of another gram
+ * that is merged: the same bytes, without another matrix where it fits one chunk. */
+sw_code sw_gram_end_piece(sw_gram *g, sw_solver *s, sw_err *err) SW_MUST_USE;
+/* End a piece and mirror the upper triangle; more may be added afterwards. */
 sw_code sw_gram_finish(sw_gram *g, sw_solver *s, sw_err *err) SW_MUST_USE;
-/* into += from; both finished. */
+/* into += from; the pieces of both have ended. */
 sw_code sw_gram_merge(sw_gram *into, const sw_gram *from, sw_solver *s, sw_err *err) SW_MUST_USE;
 /* diagonal [k] of d_h [k, k] to the host. */
 sw_code sw_solver_diagonal(double *diagonal, sw_solver *s, const double *d_h, int64_t k,
@@ -138,6 +144,10 @@ sw_code sw_solver_widen(sw_solver *s, double *d_to, const float *from, int64_t n
  * there are SW_SOLVER_ROWS at most. d_out [n, k] = alpha d_a [n, k] d_b [k, k] + beta d_out */
 sw_code sw_solver_times(sw_solver *s, double *d_out, double beta, double alpha, const double *d_a,
                         const double *d_b, int64_t n, int64_t k, sw_err *err) SW_MUST_USE;
+/* The same in doubles however wide, for what will cancel. */
+sw_code sw_solver_times_exactly(sw_solver *s, double *d_out, double beta, double alpha,
+                                const double *d_a, const double *d_b, int64_t n, int64_t k,
+                                sw_err *err) SW_MUST_USE;
 /* d_out [n, k] -= d_w [n, k] d_b [k, k], d_w of BF16. */
 sw_code sw_solver_take_product(sw_solver *s, double *d_out, const uint16_t *d_w, const double *d_b,
                                int64_t n, int64_t k, sw_err *err) SW_MUST_USE;
@@ -161,6 +171,9 @@ sw_code sw_solver_mix(sw_solver *s, double *d_to, double a, const double *d_a, d
  * The factor's order is the stored one. */
 sw_code sw_solver_whiten(sw_solver *s, double *d_m, const sw_device_factor *f,
                          sw_err *err) SW_MUST_USE;
+/* d_rows [n, k] <- d_rows W, or d_rows W^T (turned), with the same W. */
+sw_code sw_solver_whiten_rows(sw_solver *s, double *d_rows, const sw_device_factor *f, int64_t n,
+                              bool is_turned, sw_err *err) SW_MUST_USE;
 
 /* ---- a weight ---- */
 

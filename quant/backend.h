@@ -53,6 +53,9 @@ typedef struct sw_backend {
     sw_dtype values_dtype;             /* of decoded weights that its streams run on */
     int64_t rows_together;             /* of a weight: cut at multiples of these, its rows get the
                                           bytes that they get as a whole */
+    int n_lanes_most;                  /* lanes of a place, at most; 0: as many as threads */
+    bool adds_pieces; /* a sum that holds pieces of the text takes one more as if that were summed
+                       * by itself and merged (sums.h) */
 
     /* The steps, each with its contract. */
 #define SW_STEP(name, args) sw_code(*name) args;

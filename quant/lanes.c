@@ -6,11 +6,24 @@
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 
+/* Items beyond the one whose turn it is that may be worked on, for each lane: a slow one holds
+ * nobody up, and no more wait for it than so many. */
+#define AHEAD_PER_LANE 4
+
+/* An item that has been worked on and waits for its turn. */
+typedef struct outcome {
+    bool is_there;
+    sw_code rc;
+    sw_err err;
+} outcome;
+
 typedef struct lanes {
     const sw_place *at;
     const sw_lane_work *work;
     int64_t n_items, next; /* that nobody has taken */
     int64_t turn;          /* item that is done next */
+    outcome *of;           /* [n_items] */
+    bool is_taking_turns;  /* somebody does what has its turn */
     int n;
     bool is_at_place;      /* nobody leaves it */
     bool has_failed;
@@ -32,27 +45,43 @@ static int64_t take_item(lanes *l)
     int64_t item = -1;
 
     (void)pthread_mutex_lock(&l->mutex);
+    while (!l->has_failed && l->next < l->n_items && l->next - l->turn >= AHEAD_PER_LANE * l->n)
+        (void)pthread_cond_wait(&l->changed, &l->mutex);
     if (!l->has_failed && l->next < l->n_items) item = l->next++;
     (void)pthread_mutex_unlock(&l->mutex);
     return item;
 }
 
-/* Every item that was taken gets its turn, so that nobody waits for ever. */
-static void finish(lanes *l, int64_t item, sw_code rc, sw_err *err)
+/* With the mutex held, which others get meanwhile. */
+static void take_turn(lanes *l)
 {
-    (void)pthread_mutex_lock(&l->mutex);
-    while (l->turn != item) (void)pthread_cond_wait(&l->changed, &l->mutex);
+    outcome *o = &l->of[l->turn];
+
     if (!l->has_failed) {
         (void)pthread_mutex_unlock(&l->mutex); /* nobody else's turn comes meanwhile */
-        if (rc == SW_OK && l->work->done) rc = l->work->done(l->work->self, item, err);
+        if (o->rc == SW_OK && l->work->done)
+            o->rc = l->work->done(l->work->self, l->turn, &o->err);
         (void)pthread_mutex_lock(&l->mutex);
-        if (rc != SW_OK) {
+        if (o->rc != SW_OK) {
             l->has_failed = true;
-            l->failed = *err;
+            l->failed = o->err;
         }
     }
     l->turn++;
     (void)pthread_cond_broadcast(&l->changed);
+}
+
+/* Whoever finishes the item whose turn it is does those too that have waited for it; the others go
+ * on. */
+static void finish(lanes *l, int64_t item, sw_code rc, const sw_err *err)
+{
+    (void)pthread_mutex_lock(&l->mutex);
+    l->of[item] = (outcome){true, rc, *err};
+    if (!l->is_taking_turns) {
+        l->is_taking_turns = true;
+        while (l->turn < l->n_items && l->of[l->turn].is_there) take_turn(l);
+        l->is_taking_turns = false;
+    }
     (void)pthread_mutex_unlock(&l->mutex);
 }
 
@@ -101,12 +130,17 @@ sw_code sw_lanes_run(const sw_place *at, int lanes_max, int64_t n_items, const s
     lane *lane_of = NULL;
     sw_code rc = SW_MEM_GET(&lane_of, l.n, "lanes", err);
 
-    if (rc != SW_OK) return rc;
+    if (rc == SW_OK) rc = SW_MEM_GET(&l.of, n_items, "items of lanes", err);
+    if (rc != SW_OK) {
+        sw_mem_put(lane_of);
+        return rc;
+    }
     (void)pthread_mutex_init(&l.mutex, NULL);
     (void)pthread_cond_init(&l.changed, NULL);
     run_all(&l, lane_of);
     (void)pthread_cond_destroy(&l.changed);
     (void)pthread_mutex_destroy(&l.mutex);
+    sw_mem_put(l.of);
     sw_mem_put(lane_of);
     return l.has_failed ? SW_FAIL(err, l.failed.code, "%s", l.failed.text) : SW_OK;
 }

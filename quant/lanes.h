@@ -14,7 +14,8 @@ typedef struct sw_lane_work {
     int64_t item_bytes; /* that an item takes at the place, beside what a step takes by itself */
     /* Item `item` at place `at`, in any thread; must touch nothing that another item does. */
     sw_code (*work)(void *self, int64_t item, const sw_place *at, sw_err *err);
-    /* What has to follow the order of items, one at a time; or NULL. */
+    /* What has to follow the order of items, one at a time, in any thread: an item that is ready
+     * early waits for its turn, while its lane goes on with others. Or NULL. */
     sw_code (*done)(void *self, int64_t item, sw_err *err);
 } sw_lane_work;
 

@@ -6,6 +6,8 @@
 #ifndef SW_FORMATS_MODEL_PROGRAM_H
 #define SW_FORMATS_MODEL_PROGRAM_H
 
+#include <stdbool.h>
+
 /* Weight slots of a block. Linears come first: they are what quantization is about. */
 typedef enum sw_slot {
     SW_SLOT_Q, SW_SLOT_K, SW_SLOT_V, SW_SLOT_O,
@@ -153,6 +155,14 @@ typedef struct sw_op {
     sw_slot slot;
     sw_site site;
 } sw_op;
+
+/* Of the expert of every token: nothing that routed experts read comes of it. */
+static inline bool sw_op_is_of_shared_expert(const sw_op *op)
+{
+    return op->dst == SW_BUF_SHARED_G || op->dst == SW_BUF_SHARED_U ||
+           op->dst == SW_BUF_SHARED_GATE_UP || op->slot == SW_SLOT_SHARED_DOWN ||
+           op->slot == SW_SLOT_SHARED_ROUTER;
+}
 
 /* What runs in a layer, in order; n_ops 0: the family has no such layer. */
 typedef struct sw_program {

@@ -80,12 +80,12 @@ typedef struct sw_device_tap {
     void *self;
     sw_code (*see)(void *self, sw_site site, int64_t expert, const void *d_x, int64_t n_tokens,
                    int64_t k_in, int64_t stride, const int32_t *token_ids, sw_err *err);
-    /* These five as sw_tap has them. */
+    /* These six as sw_tap has them. */
     sw_code (*see_all)(void *self, int64_t expert, const void *d_x, int64_t n_tokens, int64_t k_in,
                        int64_t stride, sw_err *err);
     int64_t all_every;
     int64_t expert_begin, expert_end;
-    bool is_in_only;
+    bool is_in_only, is_experts_only;
     /* Unless 0: row t of the batch lies in stretch (first_token + t) / stretch of the text, and of
      * an expert's rows those of even stretches come first, then those of odd ones. */
     int64_t stretch, first_token;

@@ -533,13 +533,16 @@ static sw_code run_ops(sw_run *run, sw_half half, sw_err *err)
 {
     int n_ops, middle;
     const sw_op *ops = sw_model_ops(run->e->m, run->block->layer, &n_ops);
+    const bool is_for_experts =
+        run->tap && run->tap->is_experts_only && run->stop_at == SW_SITE_DOWN_IN;
     sw_code rc = SW_OK;
 
     measure(run);
     middle = sw_ops_of_attention(ops, n_ops);
     for (int i = half == SW_HALF_MLP ? middle : 0;
          i < (half == SW_HALF_ATTENTION ? middle : n_ops) && rc == SW_OK && !run->has_stopped; i++)
-        rc = op_table[ops[i].kind](run, &ops[i], err);
+        if (!is_for_experts || !sw_op_is_of_shared_expert(&ops[i]))
+            rc = op_table[ops[i].kind](run, &ops[i], err);
     return rc;
 }
 

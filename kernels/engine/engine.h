@@ -70,6 +70,8 @@ typedef struct sw_tap {
      * is_in_only it does not show, nor make, what their downs read. */
     int64_t expert_begin, expert_end;
     bool is_in_only;
+    /* Such a run leaves out, and does not show, what the shared expert reads and makes. */
+    bool is_experts_only;
     /* Unless NULL: the keys (already rotated) and values of the call, n_k and n_v floats. */
     void (*see_kv)(void *self, const float *k, int64_t n_k, const float *v, int64_t n_v);
 } sw_tap;

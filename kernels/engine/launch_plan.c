@@ -570,6 +570,7 @@ sw_code sw_launch_plan_make(sw_launch_plan *out, const sw_model *m, int64_t laye
         const sw_code rc = check_op(op, err);
 
         if (rc != SW_OK) return rc;
+        if (step->is_for_experts && sw_op_is_of_shared_expert(op)) continue;
         plan_table[op->kind](&p, op);
     }
     if (!p.has_stopped && !step->may_leave_sum) make_sum(&p);

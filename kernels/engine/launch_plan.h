@@ -94,6 +94,7 @@ typedef struct sw_launch_step {
     sw_site from;           /* begin at the linear that reads this site, with rows that the caller
                              * gives; SW_SITE_COUNT: at the beginning */
     sw_site stop_at;        /* or SW_RUN_ALL */
+    bool is_for_experts;    /* which is DOWN_IN, and nothing but routed experts is looked at */
     bool has_tap;           /* somebody sees the inputs of linears, */
     bool shows_kv;          /* and keys and values */
     bool has_cache;         /* keys and values go into a cache */

@@ -226,9 +226,11 @@ static sw_code work_expert(void *self, int64_t item, const sw_place *at, sw_err 
         return await_expert(x, item, at, err);
     rc = sw_expert_stats_move(&x->part->experts[item], x->at, err);
     if (rc == SW_OK) rc = factor_expert(&factor, &mine, x, expert, at, err);
-    for (int64_t i = 0; i < x->job->n_linears && rc == SW_OK; i++)
-        if (sw_is_of_site(&x->job->linears[i], x->site, expert))
-            rc = sw_linear_solve(&x->out[i], x->job, i, &mine, at, err);
+    for (int64_t i = 0; i < x->job->n_linears && rc == SW_OK; i++) {
+        if (!sw_is_of_site(&x->job->linears[i], x->site, expert)) continue;
+        x->out[i].w = sw_weights_ahead_take(x->job, i);
+        rc = sw_linear_solve(&x->out[i], x->job, i, &mine, at, err);
+    }
     sw_factor_free(&factor);
     return rc;
 }
@@ -281,9 +283,11 @@ static sw_place place_of_experts(const sw_block_job *job, sw_site site,
     return site == SW_SITE_MLP_IN ? stats->site[site].place : sw_place_sites(job, wanted);
 }
 
-/* The experts of `part`: gate and up, which all read tokens of one site, or down. */
+/* The experts of `part`: gate and up, which all read tokens of one site, or down. Once they are
+ * weighed their weights are wanted; the last of a layer want no prior any more. */
 static sw_code solve_group(sw_block_job *job, sw_site site, sw_site_stats *stats,
-                           sw_site_stats *part, const sw_shared_stats *shared, sw_err *err)
+                           sw_site_stats *part, const sw_shared_stats *shared, sw_prior *prior,
+                           sw_weights_ahead *ahead, sw_err *err)
 {
     const sw_place at = place_of_experts(job, site, stats);
     expert_work x = {.job = job, .site = site, .stats = stats, .part = part, .shared = shared,
@@ -295,7 +299,9 @@ static sw_code solve_group(sw_block_job *job, sw_site site, sw_site_stats *stats
 
     if (rc == SW_OK && job->options->experts == SW_EXPERTS_SHRINK && !part->is_weighed)
         rc = sw_experts_weigh(part->experts, part->n_experts, &stats->site[SW_SITE_MLP_IN],
-                              err);
+                              prior, err);
+    if (part->expert_begin + part->n_experts >= job->model->n_experts) sw_prior_free(prior);
+    sw_weights_ahead_stop(ahead);
     if (rc == SW_OK) rc = sw_lanes_run(&at, sw_lanes_for(job), part->n_experts, &work, err);
     if (rc == SW_OK && sw_team_size(job->options->team) > 1) rc = exchange_experts(&x, err);
     for (int64_t i = 0; x.out && i < job->n_linears; i++) sw_solved_free(&x.out[i], job);
@@ -322,13 +328,16 @@ static sw_code experts_of(sw_site_stats *out, const sw_block_job *job, sw_site s
     int64_t layer = job->original.layer;
     const sw_place at = place_of_experts(job, site, stats);
     bool wanted[SW_SITE_COUNT] = {false};
+    sw_span span;
     sw_code rc;
 
     if (job->stats_file)
         return read_experts(out, job, site, begin, end, err);
     wanted[site] = true;
+    span = sw_span_open("room for sums");
     rc = sw_site_stats_new_experts(out, job->model, layer, wanted, o->experts, begin, end,
                                    &at, err);
+    sw_span_close(span, NULL);
     if (rc != SW_OK) return rc;
     out->act[site] = stats->act[site];
     out->input_scale[site] = stats->input_scale[site];
@@ -345,23 +354,33 @@ static sw_code solve_experts(sw_block_job *job, sw_site site, sw_site_stats *sta
     const sw_place memory = sw_place_cpu(job->options->n_threads);
     const sw_place at = job->stats_file ? memory : place_of_experts(job, site, stats);
     bool wanted[SW_SITE_COUNT] = {false};
+    sw_prior prior = {0};
+    const bool goes_on = sw_experts_go_on(job->options->experts, sw_backend_of(&at));
     int64_t n = job->model->n_experts, n_at_a_time;
     sw_code rc = SW_OK;
 
     wanted[site] = true;
     n_at_a_time = sw_experts_at_a_time(job->model, job->original.layer, wanted,
                                        job->options->experts,
-                                       job->streams ? sw_streams_sums_alive(job->streams) : 1,
-                                       &at);
+                                       job->streams ? sw_streams_sums_alive(job->streams, goes_on)
+                                                    : 1,
+                                       sw_team_size(job->options->team), &at);
     rc = sw_team_least(job->options->team, &n_at_a_time, err); /* all ranks take as many */
     for (int64_t begin = 0; begin < n && rc == SW_OK; begin += n_at_a_time) {
+        const int64_t end = sw_min_i64(begin + n_at_a_time, n);
+        sw_weights_ahead ahead = {.job = NULL};
         sw_site_stats part;
-        rc = experts_of(&part, job, site, stats, begin, sw_min_i64(begin + n_at_a_time, n), err);
-        if (rc != SW_OK) break;
-        if (site == SW_SITE_DOWN_IN && begin + n_at_a_time >= n) sw_block_job_is_seen(job);
-        rc = solve_group(job, site, stats, &part, shared, err);
-        sw_site_stats_free(&part);
+
+        if (job->streams) sw_weights_ahead_begin_experts(&ahead, job, wanted, begin, end);
+        rc = experts_of(&part, job, site, stats, begin, end, err);
+        if (rc == SW_OK && site == SW_SITE_DOWN_IN && end >= n) sw_block_job_is_seen(job);
+        if (rc == SW_OK) {
+            rc = solve_group(job, site, stats, &part, shared, &prior, &ahead, err);
+            sw_site_stats_free(&part);
+        }
+        sw_weights_ahead_stop(&ahead);
     }
+    sw_prior_free(&prior);
     return rc;
 }
 

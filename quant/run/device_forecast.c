@@ -259,14 +259,14 @@ void sw_ledger_observe_experts(sw_device_ledger *l, sw_site site, int64_t n_expe
     const int64_t n = n_experts * ((policy != SW_EXPERTS_ALL ? 2 : 0) +
                                    (is_down && policy != SW_EXPERTS_ROUTED ? 1 : 0));
     const int64_t live = n * sw_gram_bytes(k, k);
-    const int64_t rows = there ? n * 2 * SW_EXPERT_ROWS * k : 0;
+    const int64_t rows = there ? n * 2 * sw_cuda_expert_rows(k) * k : 0;
     const int64_t weights = there ? sw_device_layer_bytes(l->r->model, l->layer, is_down) : 0;
 
     l->step = "observing experts";
     sw_ledger_take(l, SW_DEVICE_SUMS, live);
     sw_ledger_take(l, SW_DEVICE_WEIGHTS, weights);
     sw_ledger_pass(l, SW_DEVICE_SUMS,
-                   (l->out->n_alive - 1) * live + n * sw_gram_part_bytes(k, k) + rows);
+                   (l->n_experts_alive - 1) * live + n * sw_gram_part_bytes(k, k) + rows);
     sw_ledger_put(l, SW_DEVICE_WEIGHTS, weights);
 }
 
@@ -414,7 +414,10 @@ static void cut_text(sw_device_ledger *l)
     const int64_t end = sw_piece_of_rank(n_pieces, 1, n_ranks);
 
     l->out->n_pieces = n_pieces;
-    l->out->n_alive = sw_pieces_alive_at(n_pieces, 0, n_ranks);
+    l->out->n_alive = sw_pieces_alive_at(n_pieces, 0, n_ranks, false);
+    l->n_experts_alive = sw_pieces_alive_at(n_pieces, 0, n_ranks,
+                                            sw_experts_go_on(l->r->options->experts,
+                                                             &sw_backend_cuda));
     l->n_tokens = sw_min_i64(calib->n_seqs, sw_piece_chunk(n_chunks, n_pieces, end) * chunk_seqs) *
                   calib->seq_len;
 }
@@ -423,7 +426,7 @@ static sw_code run(sw_device_forecast *out, const sw_forecast_request *r, int64_
                    sw_err *err)
 {
     const sw_quant_options *o = r->options;
-    sw_device_ledger l = {.r = r, .out = out, .step = "opening"};
+    sw_device_ledger l = {.r = r, .out = out, .step = "opening", .n_experts_alive = 1};
     int64_t n_layers = r->model->n_layers + 1;
     sw_linear_ref head;
     char path[256];

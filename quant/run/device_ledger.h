@@ -24,6 +24,7 @@ typedef struct sw_device_ledger {
     int64_t n_refs;
     sw_share_linear *linears;       /* [n_refs] those that are solved side by side now, */
     sw_site_share share;            /* and which of their rows the ranks have; n 0: nobody shares */
+    int n_experts_alive;            /* sums of an expert's input at a time */
     bool has_original, has_experts; /* the original block lies there, with its experts; */
     bool has_quantized;             /* and the quantized one, without them, */
     int64_t staying_bytes;          /* but for these: they stay while others are solved */

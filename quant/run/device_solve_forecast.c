@@ -184,20 +184,25 @@ void sw_ledger_solve_site(sw_device_ledger *l, sw_site site)
     sw_ledger_put(l, SW_DEVICE_SOLVE, sw_factor_bytes(k));
 }
 
-/* sw_experts_weigh: what experts share has one prior; else each has its own. */
+/* A prior: its factor, and of probed ones the rows that all are compared by. */
+static int64_t prior_bytes(int64_t k)
+{
+    return sw_factor_bytes(k) + (sw_prior_is_probed(k) ? 16 * SW_PRIOR_PROBES * k : 0);
+}
+
+/* sw_experts_weigh: what experts share has one prior, which is taken and put by the caller; else
+ * each has its own. */
 static void weigh(sw_device_ledger *l, int64_t k, int64_t n_experts, bool is_down)
 {
-    const int64_t factor = sw_factor_bytes(k), scratch = 8 * sw_factor_scratch_elems(k);
-    const int64_t compare = 16 * k * k;
-    const int64_t each = is_down ? factor + sw_max_i64(scratch, compare) : compare;
+    const int64_t scratch = 8 * sw_factor_scratch_elems(k), prior = prior_bytes(k);
+    const int64_t compare = 16 * k * (sw_prior_is_probed(k) ? SW_PRIOR_PROBES : k);
+    const int64_t each = is_down ? prior + sw_max_i64(scratch, compare) : compare;
     int64_t n;
 
     l->step = "weighing experts";
-    if (!is_down) sw_ledger_take(l, SW_DEVICE_SOLVE, factor);
     if (!is_down) sw_ledger_pass(l, SW_DEVICE_SOLVE, scratch);
     n = lanes_for(l, n_experts, 8 * SW_WEIGHED_MATRICES * k * k, SW_LANES_ANY);
     sw_ledger_pass(l, SW_DEVICE_SOLVE, n * each);
-    if (!is_down) sw_ledger_put(l, SW_DEVICE_SOLVE, factor);
 }
 
 /* An expert: its factor, and the largest of its linears. */
@@ -225,24 +230,31 @@ void sw_ledger_solve_experts(sw_device_ledger *l, sw_site site, bool has_shift)
     const sw_model *m = l->r->model;
     const sw_experts policy = l->r->options->experts;
     const int64_t k = sw_model_site_width(m, l->layer, site), n_experts = m->n_experts;
+    const bool has_prior = policy == SW_EXPERTS_SHRINK && site != SW_SITE_DOWN_IN;
+    const int64_t prior = has_prior ? prior_bytes(k) : 0; /* from the first pass to the last */
     const int max = lanes_max(l);
     bool wanted[SW_SITE_COUNT] = {false};
     int64_t n, n_passes, sums, work, n_lanes;
 
     if (!has_experts(l, site)) return;
     wanted[site] = true;
-    n = sw_experts_within(m, l->layer, wanted, policy, l->out->n_alive, &sw_backend_cuda,
+    n = sw_experts_within(m, l->layer, wanted, policy, l->n_experts_alive,
+                          l->r->n_ranks > 1 ? l->r->n_ranks : 1, &sw_backend_cuda,
                           sw_cuda_sums_bytes_in(sw_ledger_left(l), m));
     n_passes = sw_ceil_div(n_experts, n);
     sums = l->now[SW_DEVICE_SUMS];
+    if (n_passes > 1) sw_ledger_take(l, SW_DEVICE_SOLVE, prior);
     sw_ledger_observe_experts(l, site, n);
     sums = l->now[SW_DEVICE_SUMS] - sums;
     if (site == SW_SITE_DOWN_IN) sw_ledger_keep_experts(l, k);
+    if (n_passes == 1) sw_ledger_take(l, SW_DEVICE_SOLVE, prior);
     if (policy == SW_EXPERTS_SHRINK) weigh(l, k, n, site == SW_SITE_DOWN_IN);
+    if (n_passes == 1) sw_ledger_put(l, SW_DEVICE_SOLVE, prior);
     n_lanes = lanes_for(l, n, 8 * SW_SOLVED_MATRICES * k * k, max);
     work = work_bytes(n, max);
     l->step = "solving experts";
     sw_ledger_pass(l, SW_DEVICE_SOLVE, n_lanes * expert_bytes(l, site, k, has_shift, work));
+    if (n_passes > 1) sw_ledger_put(l, SW_DEVICE_SOLVE, prior);
     sw_ledger_put(l, SW_DEVICE_SUMS, sums);
     l->passes += n_passes;
     if (!l->out->n_experts_at_a_time || n < l->out->n_experts_at_a_time)

@@ -113,7 +113,7 @@ static int64_t search_sums(const forecaster *f, int64_t layer, const sw_fold *fo
     if (!fold->is_per_expert) return one;
     wanted[fold->site] = true;
     return one * sw_min_i64(n, sw_experts_at_a_time(f->r->model, layer, wanted, SW_EXPERTS_ALL,
-                                                    f->n_alive, &memory));
+                                                    f->n_alive, 1, &memory));
 }
 
 /* A transform's search in front of a site: its Hessians while they are summed; or they beside what
@@ -546,7 +546,7 @@ sw_code sw_forecast_new(sw_forecast *out, const sw_forecast_request *request, sw
     if (calib) {
         f.n_tokens = calib->n_seqs * calib->seq_len;
         f.chunk_tokens = sw_streams_chunk_seqs(calib) * calib->seq_len;
-        f.n_alive = sw_pieces_alive_at(sw_text_pieces(request->model, calib), 0, n_ranks);
+        f.n_alive = sw_pieces_alive_at(sw_text_pieces(request->model, calib), 0, n_ranks, false);
         f.text = sw_text_share_most(request->model, calib, n_ranks);
         f.with_cross = !request->has_stats && (o->cap.input > 0 || o->cap.residual > 0) &&
                        o->algo->repairs_errors && sw_streams_hold_back(calib);

@@ -423,7 +423,9 @@ static sw_code transform_fold(const sw_transform_job *job, const sw_block_probe 
     wanted[fold->site] = true;
     if (fold->is_per_expert) {
         n_at_a_time = sw_experts_at_a_time(job->model, job->original->layer, wanted,
-                                           SW_EXPERTS_ALL, sw_streams_sums_alive(job->streams),
+                                           SW_EXPERTS_ALL,
+                                           sw_streams_sums_alive(job->streams, false),
+                                           sw_team_size(job->options->team),
                                            sw_block_probe_place(probe));
         rc = sw_team_least(job->options->team, &n_at_a_time, err); /* all ranks take as many */
     }

@@ -33,6 +33,29 @@ sw_code sw_expert_stats_move(sw_expert_stats *stats, const sw_place *to, sw_err 
     return rc;
 }
 
+/* 64 signs of their own for every number (the finalizer of splitmix64). */
+static uint64_t signs_of(uint64_t i)
+{
+    uint64_t bits = (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
+
+    bits = (bits ^ bits >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    bits = (bits ^ bits >> 27) * UINT64_C(0x94d049bb133111eb);
+    return bits ^ bits >> 31;
+}
+
+sw_code sw_prior_probes(double **z, int64_t k, sw_err *err)
+{
+    const int64_t n = SW_PRIOR_PROBES * k;
+    uint64_t bits = 0;
+    sw_code rc = SW_MEM_GET(z, n, "random signs", err);
+
+    for (int64_t i = 0; i < n && rc == SW_OK; i++, bits >>= 1) {
+        if (i % 64 == 0) bits = signs_of((uint64_t)i / 64);
+        (*z)[i] = bits & 1 ? 1.0 : -1.0;
+    }
+    return rc;
+}
+
 sw_code sw_prior_new(sw_prior *out, const sw_hessian *all, sw_err *err)
 {
     sw_prior prior = {.all = all};
@@ -132,21 +155,19 @@ static const sw_hessian *first_half(const sw_expert_stats *experts, int64_t n_ex
 }
 
 sw_code sw_experts_weigh(sw_expert_stats *experts, int64_t n_experts, const sw_hessian *in_all,
-                         sw_err *err)
+                         sw_prior *in_prior, sw_err *err)
 {
     const sw_hessian *in = first_half(experts, n_experts, true);
     const sw_hessian *down = first_half(experts, n_experts, false);
-    sw_prior prior = {0};
-    weigh_work w = {experts, in ? &prior : NULL};
+    weigh_work w = {experts, in ? in_prior : NULL};
     const int64_t k = sw_max_i64(in ? in_all->k_in : 0, down ? down->k_in : 0);
     const sw_lane_work work = {.self = &w, .item_bytes = 8 * SW_WEIGHED_MATRICES * k * k,
                                .work = weigh_expert};
     const sw_span span = sw_span_open("weigh experts");
-    sw_code rc = in ? sw_prior_new(&prior, in_all, err) : SW_OK;
+    sw_code rc = in && !in_prior->all ? sw_prior_new(in_prior, in_all, err) : SW_OK;
 
     if (rc == SW_OK && (in || down))
         rc = sw_lanes_run(in ? &in_all->place : &down->place, SW_LANES_ANY, n_experts, &work, err);
-    sw_prior_free(&prior);
     sw_span_close(span, NULL);
     return rc;
 }

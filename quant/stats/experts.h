@@ -42,6 +42,16 @@ void sw_expert_stats_free(sw_expert_stats *stats); /* accepts a zeroed one */
 /* What is settled, to a place; does nothing to sums that are there. */
 sw_code sw_expert_stats_move(sw_expert_stats *stats, const sw_place *to, sw_err *err) SW_MUST_USE;
 
+/* Norms of many inputs are estimated: the inner product of A and B is the mean of (A z).(B z) over
+ * random signs z, and two products with rows of signs are far less than whitening whole matrices. A
+ * norm is off by the root of 2 / SW_PRIOR_PROBES at most, where one direction is all of it, and by
+ * so much less as more take part. Of fewer inputs norms are exact. */
+#define SW_PRIOR_PROBED_INPUTS 1024
+#define SW_PRIOR_PROBES 256
+static inline bool sw_prior_is_probed(int64_t k) { return k >= SW_PRIOR_PROBED_INPUTS; }
+/* *z [SW_PRIOR_PROBES, k] in memory, for sw_mem_put: the same signs in every run and place. */
+sw_code sw_prior_probes(double **z, int64_t k, sw_err *err) SW_MUST_USE;
+
 /* All-token statistics made ready for comparing experts with them, at the place where they are. */
 typedef struct sw_prior {
     const sw_hessian *all; /* borrowed */
@@ -63,9 +73,11 @@ sw_code sw_prior_weight(double *out, const sw_prior *prior, const sw_hessian hal
                         sw_err *err) SW_MUST_USE;
 
 /* Set the weight of every site that the experts hold (some may hold none), `in` against in_all (may
- * be empty where no expert holds one) and `down` against its own, all settled and at one place. */
+ * be empty where no expert holds one) and `down` against its own, all settled and at one place.
+ * *in_prior, zeroed at first: that of in_all, made when it is asked for and good for other experts
+ * too; the caller's to free, whatever comes. */
 sw_code sw_experts_weigh(sw_expert_stats *experts, int64_t n_experts, const sw_hessian *in_all,
-                         sw_err *err) SW_MUST_USE;
+                         sw_prior *in_prior, sw_err *err) SW_MUST_USE;
 
 /* half[0] becomes the blend with weight d of the prior, scaled as a sum over n_tokens (at least 1):
  * those of both halves; half[1] may be empty. d = 1 is the prior alone. */

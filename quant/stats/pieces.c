@@ -32,22 +32,27 @@ bool sw_pieces_join(sw_piece_run a, sw_piece_run b, int64_t n_pieces)
     return (a.begin == 0 || a.begin == half) && b.end - b.begin == 1;
 }
 
-int sw_pieces_alive(int64_t begin, int64_t end, int64_t n_pieces)
+int sw_pieces_alive(int64_t begin, int64_t end, int64_t n_pieces, bool goes_on)
 {
     sw_piece_run left[SW_PIECES_MAX];
     int most = 0;
 
     for (int64_t piece = begin; piece < end; piece++) {
-        const int n = sw_pieces_left(left, begin, piece, n_pieces) + 1;
-        if (n > most) most = n;
+        const int n = sw_pieces_left(left, begin, piece, n_pieces);
+        const bool joins = n && sw_pieces_join(left[n - 1], (sw_piece_run){piece, piece + 1},
+                                               n_pieces);
+        const int alive = goes_on && joins ? n : n + 1;
+
+        if (alive > most) most = alive;
     }
     return most;
 }
 
-int sw_pieces_alive_at(int64_t n_pieces, int rank, int n_ranks)
+int sw_pieces_alive_at(int64_t n_pieces, int rank, int n_ranks, bool goes_on)
 {
     const int n = sw_pieces_alive(sw_piece_of_rank(n_pieces, rank, n_ranks),
-                                  sw_piece_of_rank(n_pieces, rank + 1, n_ranks), n_pieces);
+                                  sw_piece_of_rank(n_pieces, rank + 1, n_ranks), n_pieces,
+                                  goes_on);
 
     return n > 1 || n_ranks == 1 ? n : 2;
 }

@@ -37,9 +37,10 @@ bool sw_pieces_join(sw_piece_run a, sw_piece_run b, int64_t n_pieces);
 /* The runs, in order, that a rank is left with which sums the pieces [begin, end), into out
  * [SW_PIECES_MAX]; how many there are. */
 int sw_pieces_left(sw_piece_run *out, int64_t begin, int64_t end, int64_t n_pieces);
-/* How many sums live at a time, at most, while a rank sums them. */
-int sw_pieces_alive(int64_t begin, int64_t end, int64_t n_pieces);
+/* How many sums live at a time, at most, while a rank sums them. goes_on: a piece that may be added
+ * to the sum before it goes there as it is summed. */
+int sw_pieces_alive(int64_t begin, int64_t end, int64_t n_pieces, bool goes_on);
 /* The same at one of several ranks, where another's sum may come beside the own. */
-int sw_pieces_alive_at(int64_t n_pieces, int rank, int n_ranks);
+int sw_pieces_alive_at(int64_t n_pieces, int rank, int n_ranks, bool goes_on);
 
 #endif

@@ -105,27 +105,39 @@ sw_code sw_site_stats_new_experts(sw_site_stats *out, const sw_model *model, int
     return rc;
 }
 
+/* An expert more than lanes have together would be solved alone, as long as all the others. */
+static int64_t for_lanes(int64_t n, int64_t n_experts, int64_t n_lanes)
+{
+    return n_lanes && n > n_lanes && n < n_experts ? n - n % n_lanes : n;
+}
+
 int64_t sw_experts_within(const sw_model *model, int64_t layer,
                           const bool is_wanted[SW_SITE_COUNT], sw_experts policy, int n_alive,
-                          const sw_backend *backend, int64_t sums_bytes)
+                          int n_ranks, const sw_backend *backend, int64_t sums_bytes)
 {
     static const int n_hessians[SW_EXPERTS_COUNT] = {
         [SW_EXPERTS_SHRINK] = 3, [SW_EXPERTS_ROUTED] = 2, [SW_EXPERTS_ALL] = 1};
     int64_t k = sw_model_site_width(model, layer, SW_SITE_DOWN_IN), n_bytes = 1;
 
-    if (is_wanted[SW_SITE_DOWN_IN]) n_bytes += n_hessians[policy] * backend->sum_bytes(k);
+    if (is_wanted[SW_SITE_DOWN_IN]) n_bytes += n_hessians[policy] * backend->sum_bytes(k, n_alive);
     if (is_wanted[SW_SITE_MLP_IN] && policy != SW_EXPERTS_ALL)
-        n_bytes += 2 * backend->sum_bytes(model->moe_hidden);
-    return sw_max_i64(1, sw_min_i64(model->n_experts, sums_bytes / (n_alive * n_bytes)));
+        n_bytes += 2 * backend->sum_bytes(model->moe_hidden, n_alive);
+    return for_lanes(sw_max_i64(1, sw_min_i64(model->n_experts, sums_bytes / n_bytes)),
+                     model->n_experts, (int64_t)n_ranks * backend->n_lanes_most);
+}
+
+bool sw_experts_go_on(sw_experts policy, const sw_backend *backend)
+{
+    return backend->adds_pieces && policy != SW_EXPERTS_ALL;
 }
 
 int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,
                              const bool is_wanted[SW_SITE_COUNT], sw_experts policy,
-                             int n_alive, const sw_place *at)
+                             int n_alive, int n_ranks, const sw_place *at)
 {
     const sw_backend *backend = sw_backend_of(at);
 
-    return sw_experts_within(model, layer, is_wanted, policy, n_alive, backend,
+    return sw_experts_within(model, layer, is_wanted, policy, n_alive, n_ranks, backend,
                              backend->sums_bytes_max(at, model));
 }
 
@@ -155,6 +167,13 @@ void sw_site_stats_free(sw_site_stats *stats)
     for (int64_t e = 0; e < stats->n_experts; e++) sw_expert_stats_free(&stats->experts[e]);
     sw_mem_put(stats->experts);
     memset(stats, 0, sizeof *stats);
+}
+
+bool sw_site_stats_has_sites(const sw_site_stats *stats)
+{
+    for (int site = 0; site < SW_SITE_COUNT; site++)
+        if (stats->site[site].k_in) return true;
+    return false;
 }
 
 #define SITE_SUMS (2 * SW_SITE_COUNT)

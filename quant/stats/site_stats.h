@@ -36,25 +36,32 @@ sw_code sw_site_stats_new_experts(sw_site_stats *out, const sw_model *model, int
                                   int64_t begin, int64_t end, const sw_place *at,
                                   sw_err *err) SW_MUST_USE;
 /* Experts whose statistics of these sites should be held at a time at a place: at least 1. n_alive:
- * sums of each that live at a time while the text is observed (sw_streams_sums_alive). It
+ * sums of each that live at a time while the text is observed (sw_streams_sums_alive). n_ranks
+ * share them out, each over its lanes. It
  * bounds what a layer of many experts holds, at the price of passes over the tokens; what comes out
  * is the same. */
 int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,
                              const bool is_wanted[SW_SITE_COUNT], sw_experts policy,
-                             int n_alive, const sw_place *at);
+                             int n_alive, int n_ranks, const sw_place *at);
 /* The same of a backend whose sums may take so many bytes. */
 int64_t sw_experts_within(const sw_model *model, int64_t layer,
                           const bool is_wanted[SW_SITE_COUNT], sw_experts policy, int n_alive,
-                          const sw_backend *backend, int64_t sums_bytes);
+                          int n_ranks, const sw_backend *backend, int64_t sums_bytes);
+/* Does a piece of the text usually go into the sums of experts that are there, so that none of its
+ * own live beside them? It fits a chunk (sw_gram) but where an expert gets most tokens; of all
+ * tokens it never does. */
+bool sw_experts_go_on(sw_experts policy, const sw_backend *backend);
 void sw_site_stats_free(sw_site_stats *stats);
 
+/* Have they sums of what all tokens read, besides those of experts? */
+bool sw_site_stats_has_sites(const sw_site_stats *stats);
 /* Empty sums of the same sites, experts and places, which note ranges, keys and values in the same
  * arrays. */
 sw_code sw_site_stats_like(sw_site_stats *out, const sw_site_stats *like,
                            sw_err *err) SW_MUST_USE;
 /* sw_hessian_settle of all that they hold. */
 sw_code sw_site_stats_settle(sw_site_stats *stats, sw_err *err) SW_MUST_USE;
-/* into += from, both settled and alike. */
+/* into += from, both alike and summed, settled or not. */
 sw_code sw_site_stats_merge(sw_site_stats *into, const sw_site_stats *from,
                             sw_err *err) SW_MUST_USE;
 /* Room for sums that stats have, in one order for all that are alike; number i, which may be empty;

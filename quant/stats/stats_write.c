@@ -232,11 +232,13 @@ static sw_code collect_experts(const target *to, sw_streams *streams, const sw_b
 {
     const sw_hessian *in_all = &all->site[SW_SITE_MLP_IN]; /* what the router reads */
     const sw_model *m = streams->model;
+    sw_prior prior = {0};
     int64_t layer = block->layer, n_at_a_time;
     sw_code rc = SW_OK;
 
     n_at_a_time = sw_experts_at_a_time(m, layer, all->is_wanted, options->experts,
-                                       sw_streams_sums_alive(streams), &in_all->place);
+                                       sw_streams_sums_alive(streams, false),
+                                       sw_team_size(to->team), &in_all->place);
     rc = sw_team_least(to->team, &n_at_a_time, err); /* all ranks take as many */
     for (int64_t begin = 0; begin < m->n_experts && rc == SW_OK; begin += n_at_a_time) {
         sw_site_stats part;
@@ -248,10 +250,11 @@ static sw_code collect_experts(const target *to, sw_streams *streams, const sw_b
         rc = sw_site_stats_add_sizes(&part, err);
         if (rc == SW_OK) rc = sw_streams_observe(streams, &part, block, block, progress, err);
         if (rc == SW_OK)
-            rc = sw_experts_weigh(part.experts, part.n_experts, in_all, err);
+            rc = sw_experts_weigh(part.experts, part.n_experts, in_all, &prior, err);
         if (rc == SW_OK) rc = write_experts(to, &part, layer, err);
         sw_site_stats_free(&part);
     }
+    sw_prior_free(&prior);
     return rc;
 }
 

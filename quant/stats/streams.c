@@ -163,9 +163,9 @@ int64_t sw_streams_k_max(const sw_model *model)
     return most;
 }
 
-int sw_streams_sums_alive(const sw_streams *s)
+int sw_streams_sums_alive(const sw_streams *s, bool goes_on)
 {
-    return sw_pieces_alive_at(s->n_pieces, sw_team_rank(s->team), sw_team_size(s->team));
+    return sw_pieces_alive_at(s->n_pieces, sw_team_rank(s->team), sw_team_size(s->team), goes_on);
 }
 
 int64_t sw_streams_piece_end(const sw_streams *s, int64_t seq)
@@ -200,14 +200,6 @@ int64_t sw_streams_all_every(const sw_streams *s, sw_experts policy)
     return policy == SW_EXPERTS_ALL ? 1 : sw_max_i64(1, n / wanted);
 }
 
-static bool has_any(const sw_site_stats *stats)
-{
-    bool any = stats->experts != NULL;
-
-    for (int site = 0; site < SW_SITE_COUNT; site++) any = any || stats->site[site].k_in;
-    return any;
-}
-
 sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                            const sw_block *original, const sw_progress *progress, sw_err *err)
 {
@@ -216,7 +208,7 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
     sw_span span = sw_span_open("observe");
     sw_code rc = SW_OK;
 
-    if (!has_any(stats)) return SW_OK;
+    if (!stats->experts && !sw_site_stats_has_sites(stats)) return SW_OK;
     for (int64_t piece = here.begin; piece < here.end && rc == SW_OK; piece++) {
         sw_site_stats *part = NULL;
         s->from = sw_streams_piece_seq(s, piece) - s->first_seq;
@@ -226,6 +218,7 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
                                                        err);
         if (rc == SW_OK) rc = sw_sums_end(&sums, err);
     }
+    for (int i = 0; i < sums.n && rc == SW_OK; i++) rc = sw_site_stats_settle(sums.parts[i], err);
     sw_span_close(span, NULL);
     if (rc == SW_OK) rc = sw_sums_gather(&sums, s->team, err);
     if (rc == SW_OK) rc = sw_backend_of(&s->place)->streams_observed(s, stats, quantized, err);

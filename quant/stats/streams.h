@@ -12,7 +12,6 @@
 #include "quant/stats/site_stats.h"
 
 #define SW_STREAM_CHUNK_TOKENS 4096
-#define SW_EXPERT_ROWS 2048 /* of an expert that a device gathers before it sums their products */
 #define SW_STREAM_HELD_EVERY 8 /* one chunk in so many is kept back; at least one if there are 2 */
 
 struct sw_team;
@@ -59,8 +58,8 @@ int64_t sw_streams_all_every(const sw_streams *s, sw_experts policy);
  * the chunk that begins with it kept back? */
 int64_t sw_streams_token_at(const sw_streams *s, int64_t seq);
 bool sw_streams_is_held(const sw_streams *s, int64_t seq);
-/* Sums of one kind that live at a time, at most, while they observe. */
-int sw_streams_sums_alive(const sw_streams *s);
+/* Sums of one kind that live at a time, at most, while they observe; goes_on: see pieces.h. */
+int sw_streams_sums_alive(const sw_streams *s, bool goes_on);
 /* Inputs of the model's widest linear. */
 int64_t sw_streams_k_max(const sw_model *model);
 /* The pieces (pieces.h) whose windows a rank has, and the window of the text that a piece begins

@@ -11,22 +11,63 @@ int sw_sums_owner(int64_t expert, int n_ranks) { return (int)(expert % n_ranks);
 
 /* --- on one rank --- */
 
+/* Where the sums are; all of one observation are at one place. */
+static const sw_place *place_of(sw_site_stats *stats)
+{
+    const int64_t n = sw_site_stats_n_sums(stats);
+    int64_t i = 0;
+
+    while (i + 1 < n && !sw_site_stats_sum(stats, i)->k_in) i++;
+    return &sw_site_stats_sum(stats, i)->place;
+}
+
+/* Sizes of channels are sums of floats too, which no backend adds so. */
+static bool has_sizes(sw_site_stats *stats)
+{
+    for (int64_t i = 0; i < sw_site_stats_n_sizes(stats); i++)
+        if (sw_site_stats_sizes(stats, i)->k_in) return true;
+    return false;
+}
+
+/* Is a piece to be summed into what the last run has? */
+static bool goes_on(const sw_sums *sums, int64_t piece)
+{
+    return sums->n > 0 &&
+           sw_pieces_join(sums->runs[sums->n - 1], (sw_piece_run){piece, piece + 1},
+                          sums->n_pieces) &&
+           sw_backend_of(place_of(sums->stats))->adds_pieces && !has_sizes(sums->stats);
+}
+
+/* Empty sums for another run. */
+static sw_code new_part(sw_site_stats **out, const sw_site_stats *like, sw_err *err)
+{
+    const sw_span span = sw_span_open("room for sums");
+    sw_site_stats *part = NULL;
+    sw_code rc = SW_MEM_GET(&part, 1, "sums of a piece", err);
+
+    if (rc == SW_OK && (rc = sw_site_stats_like(part, like, err)) != SW_OK) {
+        sw_mem_put(part);
+        part = NULL;
+    }
+    *out = part;
+    sw_span_close(span, NULL);
+    return rc;
+}
+
 sw_code sw_sums_begin(sw_site_stats **part, sw_sums *sums, int64_t piece, sw_err *err)
 {
     const int at = sums->n;
-    sw_code rc;
+    sw_code rc = SW_OK;
 
+    if (goes_on(sums, piece)) {
+        sums->runs[at - 1].end = piece + 1;
+        *part = sums->parts[at - 1];
+        return SW_OK;
+    }
     sums->runs[at] = (sw_piece_run){piece, piece + 1};
     sums->parts[at] = sums->stats;
-    if (at > 0) {
-        sums->parts[at] = NULL;
-        if ((rc = SW_MEM_GET(&sums->parts[at], 1, "sums of a piece", err)) != SW_OK) return rc;
-        if ((rc = sw_site_stats_like(sums->parts[at], sums->stats, err)) != SW_OK) {
-            sw_mem_put(sums->parts[at]);
-            sums->parts[at] = NULL;
-            return rc;
-        }
-    }
+    if (at > 0) rc = new_part(&sums->parts[at], sums->stats, err);
+    if (rc != SW_OK) return rc;
     sums->n++;
     *part = sums->parts[at];
     return SW_OK;
@@ -237,16 +278,6 @@ static sw_code gather_all(sw_sums *sums, const sw_carrier *c, sw_err *err)
                         : gather_sum(sums, i, sw_sums_owner(expert, n_ranks), c, err);
     }
     return rc;
-}
-
-/* Where the sums are; all of one observation are at one place. */
-static const sw_place *place_of(sw_site_stats *stats)
-{
-    const int64_t n = sw_site_stats_n_sums(stats);
-    int64_t i = 0;
-
-    while (i + 1 < n && !sw_site_stats_sum(stats, i)->k_in) i++;
-    return &sw_site_stats_sum(stats, i)->place;
 }
 
 sw_code sw_sums_gather(sw_sums *sums, sw_team *team, sw_err *err)

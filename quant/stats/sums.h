@@ -1,8 +1,9 @@
 /* sums.h - the sums of pieces of a text on their way to the sums of all of it (pieces.h).
  *
- * On one rank a sum per run of pieces, each freed when it has joined another. Of several ranks
- * somebody gets the runs of all and adds them in the same order: those of an expert its owner,
- * which keeps the result; of a site every rank a stretch, which then goes to all (sums_all.c).
+ * On one rank a sum per run of pieces, each freed when it has joined another; those that are left
+ * are settled when the last piece has been summed. Of several ranks somebody gets the runs of all
+ * and adds them in the same order: those of an expert its owner, which keeps the result; of a site
+ * every rank a stretch, which then goes to all (sums_all.c).
  */
 #ifndef SW_QUANT_STATS_SUMS_H
 #define SW_QUANT_STATS_SUMS_H
@@ -22,10 +23,11 @@ typedef struct sw_sums {
     sw_site_stats *parts[SW_PIECES_MAX]; /* [n] owned but for the first, which is `stats` */
 } sw_sums;
 
-/* *part: what the next piece of this rank is to be summed into, lent until sw_sums_end. */
+/* *part: what the next piece of this rank is to be summed into, lent until sw_sums_end: new, or
+ * what the pieces before it were summed into, where its backend adds pieces. */
 sw_code sw_sums_begin(sw_site_stats **part, sw_sums *sums, int64_t piece,
                       sw_err *err) SW_MUST_USE;
-/* The piece is summed and settled. */
+/* The piece is summed, and ended where it lies (streams_observe) or settled. */
 sw_code sw_sums_end(sw_sums *sums, sw_err *err) SW_MUST_USE;
 /* All pieces of this rank are: let `stats` be that of the whole text. Every rank calls it. */
 sw_code sw_sums_gather(sw_sums *sums, struct sw_team *team, sw_err *err) SW_MUST_USE;

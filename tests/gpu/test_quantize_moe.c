@@ -76,37 +76,39 @@ static void set_place(sw_quant_options *o, sw_solver *on)
 
 /* ---- the same sums on both sides ---- */
 
-enum { K = 200, ROWS = 900 };
+enum { K = 200, WIDE = SW_PRIOR_PROBED_INPUTS + 8, ROWS = 900 };
 
 typedef struct sums {
     sw_hessian all, half[2];
 } sums;
 
 /* Rows with a dead input and a common part; `tilt` makes halves differ from all. */
-static void sum_rows(sw_hessian *h, int64_t n, double tilt, uint64_t seed, sw_solver *on)
+static void sum_rows(sw_hessian *h, int64_t k, int64_t n, double tilt, uint64_t seed,
+                     sw_solver *on)
 {
-    float *x = malloc(sizeof *x * (size_t)((n + 1) * K));
+    float *x = malloc(sizeof *x * (size_t)((n + 1) * k));
     const sw_place at = place_of(on);
     test_rng rng = {seed};
 
     for (int64_t t = 0; t < n; t++) {
         double common = test_gauss(&rng);
-        for (int j = 0; j < K; j++)
-            x[t * K + j] = j == 7 ? 0 : (float)((0.1 + j % 9) * (test_gauss(&rng) + common) *
-                                                (j % 3 ? 1 : 1 + tilt));
+        for (int64_t j = 0; j < k; j++)
+            x[t * k + j] = j == 7 ? 0
+                                  : (float)((0.1 + (double)(j % 9)) *
+                                            (test_gauss(&rng) + common) * (j % 3 ? 1 : 1 + tilt));
     }
-    MUST(sw_hessian_new(h, K, false, 0, 2, &err));
+    MUST(sw_hessian_new(h, k, false, 0, 2, &err));
     if (n) MUST(sw_hessian_add(h, x, NULL, NULL, n, &err));
     MUST(sw_hessian_settle(h, &err));
     MUST(sw_hessian_move(h, &at, &err));
     free(x);
 }
 
-static void sums_new(sums *s, int64_t n0, int64_t n1, double tilt, sw_solver *on)
+static void sums_new(sums *s, int64_t k, int64_t n0, int64_t n1, double tilt, sw_solver *on)
 {
-    sum_rows(&s->all, ROWS, 0, 3, on);
-    sum_rows(&s->half[0], n0, tilt, 4, on);
-    sum_rows(&s->half[1], n1, tilt, 5, on);
+    sum_rows(&s->all, k, ROWS, 0, 3, on);
+    sum_rows(&s->half[0], k, n0, tilt, 4, on);
+    sum_rows(&s->half[1], k, n1, tilt, 5, on);
 }
 
 static void sums_free(sums *s)
@@ -127,30 +129,35 @@ static double weigh(const sums *s)
     return d;
 }
 
-/* Weights agree to rounding; with the same weight the blend is the same bytes. */
+/* Weights agree to rounding; of many inputs both are estimates, by the same signs in other
+ * coordinates, each off by a per cent or so (test_experts.c has them against exact ones). With the
+ * same weight the blend is the same bytes. */
 static void weights_and_blends_are_the_cpus(void **state)
 {
-    static const struct { int64_t n0, n1; double tilt; } cases[] = {
-        {300, 250, 0.3}, {60, 90, 0.1}, {900, 1100, 0}, {40, 0, 0.5}, {0, 0, 0}, {0, 30, 1}};
+    static const struct { int64_t k, n0, n1; double tilt; } cases[] = {
+        {K, 300, 250, 0.3}, {K, 60, 90, 0.1}, {K, 900, 1100, 0}, {K, 40, 0, 0.5}, {K, 0, 0, 0},
+        {K, 0, 30, 1}, {WIDE, 300, 250, 0.3}, {WIDE, 900, 700, 0.1}};
     int n_between = 0;
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t k = cases[i].k;
         double d[2];
         sums s[2];
         for (int side = 0; side < 2; side++) {
-            sums_new(&s[side], cases[i].n0, cases[i].n1, cases[i].tilt, side ? solver : NULL);
+            sums_new(&s[side], k, cases[i].n0, cases[i].n1, cases[i].tilt,
+                     side ? solver : NULL);
             d[side] = weigh(&s[side]);
         }
         printf("weight of %d and %d tokens: %.15f, CPU %.15f\n", (int)cases[i].n0,
                (int)cases[i].n1, d[1], d[0]);
-        assert_true(fabs(d[1] - d[0]) < 1e-10);
+        assert_true(fabs(d[1] - d[0]) < (sw_prior_is_probed(k) ? 0.03 * d[0] : 1e-10));
         n_between += d[0] > 0.01 && d[0] < 0.99;
         for (int side = 0; side < 2; side++)
             MUST(sw_expert_blend(s[side].half, &s[side].all, d[0], &err));
         MUST(sw_hessian_move(&s[1].half[0], &s[0].half[0].place, &err));
         assert_int_equal(s[0].half[0].n_tokens, s[1].half[0].n_tokens);
-        assert_memory_equal(s[0].half[0].h, s[1].half[0].h, sizeof(double) * K * K);
+        assert_memory_equal(s[0].half[0].h, s[1].half[0].h, sizeof(double) * (size_t)(k * k));
         sums_free(&s[0]);
         sums_free(&s[1]);
     }

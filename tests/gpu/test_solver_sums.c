@@ -112,6 +112,66 @@ static void sums_of_integers_are_exact(void **state)
     free(a), free(b), free(fa), free(fb), free(want), free(have);
 }
 
+/* BF16 rows [n, k] on the device. Doubles hold sums of a few floats of one size exactly in any
+ * order; so rows before `begin` and from `end` on are a millionth of the others. */
+static uint16_t *uneven_rows(int64_t n, int64_t k, int64_t begin, int64_t end)
+{
+    float *x = malloc(4 * (size_t)(n * k));
+    uint16_t *rows = malloc(2 * (size_t)(n * k)), *d_rows = NULL;
+    test_rng rng = {71};
+
+    for (int64_t i = 0; i < n * k; i++)
+        x[i] = (float)(test_gauss(&rng) * (i / k < begin || i / k >= end ? 1e-6 : 1.0));
+    MUST(sw_float_encode_n(rows, SW_DTYPE_BF16, x, n * k, &err));
+    MUST(sw_device_take((void **)&d_rows, gpu, n * k, 2, "rows", &err));
+    MUST(sw_device_upload(gpu, d_rows, rows, 2 * n * k, &err));
+    free(x), free(rows);
+    return d_rows;
+}
+
+/* Pieces of a text that go into one sum: the bytes of sums of their own that are merged, whether a
+ * piece fits a chunk or not. */
+static void pieces_go_on(void **state)
+{
+    static const int64_t texts[][3] = {{300, 40, 700}, {10, 33000, 9}, {40000, 33000, 70000},
+                                       {0, 32768, 9}};
+    const size_t n_texts = DEVICE_IS_EMULATED ? 2 : sizeof texts / sizeof *texts;
+    enum { K = 136 };
+
+    (void)state;
+    for (size_t i = 0; i < n_texts; i++) {
+        const int64_t *n = texts[i], n_all = n[0] + n[1] + n[2];
+        uint16_t *d_x = uneven_rows(n_all, K, n[0], n[0] + SW_GRAM_CHUNK_TOKENS);
+        double *want, *have;
+        sw_gram whole = {0}, merged = {0};
+
+        MUST(sw_gram_new(&whole, solver, K, K, true, &err));
+        MUST(sw_gram_new(&merged, solver, K, K, true, &err));
+        for (int64_t piece = 0, at = 0; piece < 3; at += n[piece++]) {
+            const uint16_t *d_rows = d_x + at * K;
+            sw_gram own = {0};
+
+            MUST(sw_gram_new(&own, solver, K, K, true, &err));
+            MUST(sw_gram_add(&own, solver, d_rows, K, d_rows, K, n[piece], &err));
+            MUST(sw_gram_finish(&own, solver, &err));
+            MUST(sw_gram_merge(&merged, &own, solver, &err));
+            sw_gram_free(&own, solver);
+            MUST(sw_gram_add(&whole, solver, d_rows, K, d_rows, K, n[piece], &err));
+            MUST(sw_gram_end_piece(&whole, solver, &err));
+            assert_null(whole.d_piece);
+        }
+        MUST(sw_gram_finish(&whole, solver, &err));
+        assert_int_equal(whole.n_tokens, n_all);
+        want = solver_fetch(gpu, merged.d_sum, K * K);
+        have = solver_fetch(gpu, whole.d_sum, K * K);
+        assert_memory_equal(have, want, sizeof *have * K * K);
+        free(have), free(want);
+        sw_gram_free(&whole, solver);
+        sw_gram_free(&merged, solver);
+        sw_device_put(gpu, d_x);
+    }
+}
+
 static void floats_to_bf16(void **state)
 {
     enum { N = 100001 };
@@ -193,6 +253,7 @@ int main(int argc, char *argv[])
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_of_products), cmocka_unit_test(sums_of_integers_are_exact),
+        cmocka_unit_test(pieces_go_on),
         cmocka_unit_test(floats_to_bf16),   cmocka_unit_test(factors),
         cmocka_unit_test(indefinite_is_told),
     };

@@ -272,22 +272,37 @@ static sw_code run_on_device(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows 
     return sw_cuda_combine(&sum, e->how, err);
 }
 
+/* The listed rows of the experts that are asked for, which lie beside each other. */
+static sw_code gather_asked(sw_device_run *run, sw_bf16_rows src, sw_err *err)
+{
+    const sw_device_moe *moe = &run->e->moe;
+    const int64_t hidden = run->e->m->moe_hidden, n_experts = run->e->m->n_experts;
+    int64_t begin = 0, end = n_experts, first, n;
+
+    while (begin < n_experts && !is_asked_for(run, begin)) begin++;
+    while (end > begin && !is_asked_for(run, end - 1)) end--;
+    first = moe->host.starts[begin];
+    n = moe->host.starts[end] - first;
+    if (!n) return SW_OK;
+    return sw_cuda_gather((sw_bf16_rows){moe->d_rows + first * hidden, hidden}, src,
+                          moe->d_tokens + first,
+                          moe->d_in_share ? moe->d_token_share + first : NULL, n, hidden,
+                          run->e->how, err);
+}
+
 /* By lists: a product for each expert. */
 static sw_code run_listed(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
                           sw_err *err)
 {
     sw_device_engine *e = run->e;
-    const int64_t hidden = e->m->moe_hidden, n_used = run->n_tokens * e->m->n_experts_used;
+    const int64_t hidden = e->m->moe_hidden;
     const int64_t *starts = e->moe.host.starts;
-    const sw_bf16_rows rows = {e->moe.d_rows, hidden};
-    const float *shares = e->moe.d_in_share ? e->moe.d_token_share : NULL;
     sw_code rc;
 
-    if ((rc = list_tokens(run, err)) != SW_OK ||
-        (rc = sw_cuda_gather(rows, src, e->moe.d_tokens, shares, n_used, hidden, e->how, err)) !=
-            SW_OK ||
-        (rc = sw_device_fill(e->gpu, e->moe.d_sum, 0, run->n_tokens * hidden * 4, err)) != SW_OK)
+    if ((rc = list_tokens(run, err)) != SW_OK || (rc = gather_asked(run, src, err)) != SW_OK)
         return rc;
+    if (run->stop_at != SW_SITE_DOWN_IN)
+        rc = sw_device_fill(e->gpu, e->moe.d_sum, 0, run->n_tokens * hidden * 4, err);
     for (int64_t x = 0; x < e->m->n_experts && rc == SW_OK; x++) {
         if (!is_asked_for(run, x)) continue;
         if (run->tap && run->tap->see_all) rc = show_all(run, x, src, err);

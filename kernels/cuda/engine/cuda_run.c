@@ -21,6 +21,8 @@ sw_code sw_device_run_block(sw_device_run *run, sw_err *err)
     const sw_launch_step step = {.half = run->half,
                                  .from = run->d_given ? run->from : SW_SITE_COUNT,
                                  .stop_at = run->stop_at,
+                                 .is_for_experts = run->tap && run->tap->is_experts_only &&
+                                                   run->stop_at == SW_SITE_DOWN_IN,
                                  .has_tap = run->tap != NULL,
                                  .shows_kv = run->tap && run->tap->see_kv,
                                  .has_cache = run->kv != NULL,

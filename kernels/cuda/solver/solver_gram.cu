@@ -35,6 +35,7 @@ done:
 extern "C" void sw_gram_free(sw_gram *g, sw_solver *s)
 {
     sw_device_put(s->gpu, g->d_sum);
+    sw_device_put(s->gpu, g->d_piece);
     sw_device_put(s->gpu, g->d_part);
     memset(g, 0, sizeof *g);
 }
@@ -49,14 +50,29 @@ __global__ void swk_gram_flush(double *sum, const float *part, int64_t n_cols, b
     sum[row * n_cols + col] += (double)part[row * n_cols + col];
 }
 
-static sw_code flush(sw_gram *g, sw_solver *s, sw_err *err)
+static sw_code flush(sw_gram *g, double *d_sum, sw_solver *s, sw_err *err)
 {
     dim3 grid((unsigned)g->n_rows, blocks_for(g->n_cols, 256));
 
     if (!g->n_part) return SW_OK;
-    swk_gram_flush<<<grid, 256, 0, s->stream>>>(g->d_sum, g->d_part, g->n_cols, g->is_symmetric);
+    swk_gram_flush<<<grid, 256, 0, s->stream>>>(d_sum, g->d_part, g->n_cols, g->is_symmetric);
     g->n_part = 0;
     return launched("swk_gram_flush", err);
+}
+
+/* A chunk that is full: of the first piece into the sum, of others into one of the piece's own. */
+static sw_code flush_chunk(sw_gram *g, sw_solver *s, sw_err *err)
+{
+    const int64_t n = g->n_rows * g->n_cols;
+    sw_code rc = SW_OK;
+
+    if (g->has_pieces && !g->d_piece) {
+        TRY(SW_SOLVER_TAKE(&g->d_piece, s, n, "Hessian of a piece", err));
+        CUDA(cudaMemsetAsync(g->d_piece, 0, (size_t)n * sizeof *g->d_piece, s->stream));
+    }
+    rc = flush(g, g->d_piece ? g->d_piece : g->d_sum, s, err);
+done:
+    return rc;
 }
 
 /* part += a^T b for tokens of one chunk. */
@@ -95,7 +111,7 @@ extern "C" sw_code sw_gram_add(sw_gram *g, sw_solver *s, const uint16_t *d_a, in
     for (int64_t at = 0; at < n_tokens && rc == SW_OK;) {
         int64_t n = at_most(SW_GRAM_CHUNK_TOKENS - g->n_part, n_tokens - at);
         rc = add_chunk(g, s, d_a + at * a_stride, a_stride, d_b + at * b_stride, b_stride, n, err);
-        if (rc == SW_OK && g->n_part == SW_GRAM_CHUNK_TOKENS) rc = flush(g, s, err);
+        if (rc == SW_OK && g->n_part == SW_GRAM_CHUNK_TOKENS) rc = flush_chunk(g, s, err);
         at += n;
     }
     if (rc == SW_OK) g->n_tokens += n_tokens;
@@ -119,18 +135,6 @@ __global__ void swk_gram_mirror(double *sum, int64_t n)
     }
 }
 
-extern "C" sw_code sw_gram_finish(sw_gram *g, sw_solver *s, sw_err *err)
-{
-    unsigned tiles = blocks_for(g->n_rows, 32);
-    sw_code rc = flush(g, s, err);
-
-    sw_device_put(s->gpu, g->d_part);
-    g->d_part = NULL;
-    if (rc != SW_OK || !g->is_symmetric) return rc;
-    swk_gram_mirror<<<dim3(tiles, tiles), dim3(32, 8), 0, s->stream>>>(g->d_sum, g->n_rows);
-    return launched("swk_gram_mirror", err);
-}
-
 /* Any grid, 256 threads. */
 __global__ void swk_gram_merge(double *into, const double *from, int64_t n)
 {
@@ -139,13 +143,42 @@ __global__ void swk_gram_merge(double *into, const double *from, int64_t n)
         into[i] += from[i];
 }
 
-extern "C" sw_code sw_gram_merge(sw_gram *into, const sw_gram *from, sw_solver *s, sw_err *err)
+static sw_code merge(sw_gram *into, const double *d_from, sw_solver *s, sw_err *err)
 {
     int64_t n = into->n_rows * into->n_cols;
 
-    swk_gram_merge<<<blocks_for(n, 256 * 8), 256, 0, s->stream>>>(into->d_sum, from->d_sum, n);
-    into->n_tokens += from->n_tokens;
+    swk_gram_merge<<<blocks_for(n, 256 * 8), 256, 0, s->stream>>>(into->d_sum, d_from, n);
     return launched("swk_gram_merge", err);
+}
+
+extern "C" sw_code sw_gram_end_piece(sw_gram *g, sw_solver *s, sw_err *err)
+{
+    sw_code rc = flush(g, g->d_piece ? g->d_piece : g->d_sum, s, err);
+
+    if (rc == SW_OK && g->d_piece) rc = merge(g, g->d_piece, s, err);
+    sw_device_put(s->gpu, g->d_piece);
+    sw_device_put(s->gpu, g->d_part);
+    g->d_piece = NULL;
+    g->d_part = NULL;
+    g->has_pieces = g->n_tokens > 0;
+    return rc;
+}
+
+extern "C" sw_code sw_gram_finish(sw_gram *g, sw_solver *s, sw_err *err)
+{
+    unsigned tiles = blocks_for(g->n_rows, 32);
+    sw_code rc = sw_gram_end_piece(g, s, err);
+
+    if (rc != SW_OK || !g->is_symmetric) return rc;
+    swk_gram_mirror<<<dim3(tiles, tiles), dim3(32, 8), 0, s->stream>>>(g->d_sum, g->n_rows);
+    return launched("swk_gram_mirror", err);
+}
+
+extern "C" sw_code sw_gram_merge(sw_gram *into, const sw_gram *from, sw_solver *s, sw_err *err)
+{
+    into->n_tokens += from->n_tokens;
+    into->has_pieces = into->n_tokens > 0;
+    return merge(into, from->d_sum, s, err);
 }
 
 /* 256 threads an element each. */

@@ -56,6 +56,12 @@ __global__ void swk_target_whiten(double *m, const double *pivot, int64_t k)
     EACH(i, k * k) m[i] = __ddiv_rn(m[i], __dsqrt_rn(mul(pivot[i / k], pivot[i % k])));
 }
 
+/* rows [n, k] over the roots of the pivots of their columns. */
+__global__ void swk_target_root_divide(double *rows, const double *pivot, int64_t n, int64_t k)
+{
+    EACH(i, n * k) rows[i] = __ddiv_rn(rows[i], __dsqrt_rn(pivot[i % k]));
+}
+
 static unsigned grid_for(int64_t n) { return blocks_for(n, 256 * 8); }
 
 extern "C" int64_t sw_solver_rows(const sw_solver *s, int64_t n, int64_t row_bytes)
@@ -108,6 +114,13 @@ extern "C" sw_code sw_solver_times(sw_solver *s, double *d_out, double beta, dou
                                    sw_err *err)
 {
     if (sw_solver_splits(k)) return times_by_halves(s, d_out, beta, alpha, d_a, d_b, n, k, err);
+    return sw_solver_times_exactly(s, d_out, beta, alpha, d_a, d_b, n, k, err);
+}
+
+extern "C" sw_code sw_solver_times_exactly(sw_solver *s, double *d_out, double beta, double alpha,
+                                           const double *d_a, const double *d_b, int64_t n,
+                                           int64_t k, sw_err *err)
+{
     return sw_solver_dgemm(s, d_out, k, d_a, k, d_b, k, n, k, k, alpha, beta, err);
 }
 
@@ -293,6 +306,32 @@ extern "C" sw_code sw_solver_whiten(sw_solver *s, double *d_m, const sw_device_f
                                      d_m, k));
     swk_target_whiten<<<grid_for(k * k), 256, 0, s->stream>>>(d_m, f->d_pivot, k);
     TRY(launched("swk_target_whiten", err));
+done:
+    return rc;
+}
+
+static sw_code divide_by_roots(sw_solver *s, double *d_rows, const sw_device_factor *f, int64_t n,
+                               sw_err *err)
+{
+    swk_target_root_divide<<<grid_for(n * f->k_in), 256, 0, s->stream>>>(d_rows, f->d_pivot, n,
+                                                                         f->k_in);
+    return launched("swk_target_root_divide", err);
+}
+
+/* W is U with its rows over the roots of the pivots; rows are columns to the library. */
+extern "C" sw_code sw_solver_whiten_rows(sw_solver *s, double *d_rows, const sw_device_factor *f,
+                                         int64_t n, bool is_turned, sw_err *err)
+{
+    const double one = 1.0;
+    const int64_t k = f->k_in;
+    sw_code rc;
+
+    if (!is_turned) TRY(divide_by_roots(s, d_rows, f, n, err));
+    LIB(s->libs.cublasDtrmm_v2_64_fn(s->blas, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER,
+                                     is_turned ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_DIAG_UNIT, k, n,
+                                     &one, f->d_u, k, d_rows, k, d_rows, k));
+    if (is_turned) TRY(divide_by_roots(s, d_rows, f, n, err));
+    rc = SW_OK;
 done:
     return rc;
 }

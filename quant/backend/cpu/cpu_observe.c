@@ -182,6 +182,7 @@ static sw_tap quantized_tap(observer *o, const sw_streams *s)
         tap.expert_begin = stats->expert_begin;
         tap.expert_end = stats->expert_begin + stats->n_experts;
         tap.is_in_only = !stats->is_wanted[SW_SITE_DOWN_IN];
+        tap.is_experts_only = !sw_site_stats_has_sites(stats);
     }
     if (stats->kv) tap.see_kv = see_kv;
     if (stats->experts && stats->experts[0].down.all.k_in) {
@@ -220,7 +221,6 @@ sw_code sw_cpu_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_blo
     sw_code rc = observer_new(&o, s, stats, err);
 
     if (rc == SW_OK) rc = observe_chunks(s, &o, quantized, original, progress, err);
-    if (rc == SW_OK) rc = sw_site_stats_settle(stats, err);
     observer_free(&o);
     return rc;
 }

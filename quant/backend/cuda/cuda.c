@@ -10,6 +10,8 @@ const sw_backend sw_backend_cuda = {
     .fallback = &sw_backend_cpu,
     .values_dtype = SW_DTYPE_BF16,
     .rows_together = SW_SOLVER_PRODUCT_ROWS,
+    .n_lanes_most = SW_SOLVER_LANES,
+    .adds_pieces = true,
 #define SW_STEP(step, args) .step = sw_cuda_##step,
 #define SW_STEP_OF(type, step, args) .step = sw_cuda_##step,
 #include "quant/backend_steps.def"

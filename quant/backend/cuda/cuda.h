@@ -23,6 +23,8 @@ sw_device_factor *sw_cuda_factor(const sw_factor *f);
 sw_code sw_cuda_hessian_add_rows(sw_hessian *hess, const uint16_t *d_x, int64_t x_stride,
                                  const uint16_t *d_dx, const uint16_t *d_dr, int64_t n_tokens,
                                  sw_err *err) SW_MUST_USE;
+/* What was added since the last end of a piece joins the sums (sw_gram_end_piece). */
+sw_code sw_cuda_hessian_end_piece(sw_hessian *hess, sw_err *err) SW_MUST_USE;
 /* *loss += what fitting and rounding the rows of p->values, at most a slab of them, costs under a
  * weight a column, [k_in] on the device. */
 sw_code sw_cuda_score_rows(double *loss, const sw_solve_problem *p, const double *d_weight,

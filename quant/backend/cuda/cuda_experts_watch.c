@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "quant/backend/cuda/cuda_sizes.h"
 #include "quant/backend/cuda/cuda_streams.h"
 
 static sw_code new_sizes(sw_cuda_experts *w, sw_err *err)
@@ -36,7 +37,8 @@ static sw_code new_rows(sw_cuda_experts *w, sw_err *err)
         if (!sum->k_in) continue;
         w->rows[i].sum = sum;
         rc = sw_device_take((void **)&w->rows[i].d_rows, sw_solver_gpu(w->solver),
-                            SW_EXPERT_ROWS * sum->k_in, (int64_t)sizeof *w->rows[i].d_rows,
+                            sw_cuda_expert_rows(sum->k_in) * sum->k_in,
+                            (int64_t)sizeof *w->rows[i].d_rows,
                             "rows of experts", err);
     }
     return rc;
@@ -55,11 +57,13 @@ static sw_code flush(sw_expert_rows *r, sw_err *err)
 static sw_code add_rows(sw_expert_rows *r, sw_solver *solver, const uint16_t *d_x, int64_t stride,
                         int64_t n, sw_err *err)
 {
+    int64_t n_rows;
     sw_code rc = SW_OK;
 
     if (!r->sum || !n) return SW_OK;
-    if (r->n + n > SW_EXPERT_ROWS && (rc = flush(r, err)) != SW_OK) return rc;
-    if (n > SW_EXPERT_ROWS)
+    n_rows = sw_cuda_expert_rows(r->sum->k_in);
+    if (r->n + n > n_rows && (rc = flush(r, err)) != SW_OK) return rc;
+    if (n > n_rows)
         return sw_cuda_hessian_add_rows(r->sum, d_x, stride, NULL, NULL, n, err);
     rc = sw_solver_keep(solver, r->d_rows + r->n * r->sum->k_in, NULL, NULL, d_x, stride, n,
                         r->sum->k_in, err);
@@ -126,6 +130,7 @@ void sw_cuda_experts_ask(sw_device_tap *tap, const sw_cuda_experts *w,
     tap->expert_begin = stats->expert_begin;
     tap->expert_end = stats->expert_begin + stats->n_experts;
     tap->is_in_only = !stats->is_wanted[SW_SITE_DOWN_IN];
+    tap->is_experts_only = !sw_site_stats_has_sites(stats);
     tap->stretch = w->stretch;
     if (!stats->experts[0].down.all.k_in) return;
     tap->see_all = see_all;
@@ -158,11 +163,27 @@ static sw_code add_halves(sw_expert_rows half[2], sw_solver *solver, const uint1
                        : rc;
 }
 
+/* Of tokens of which those in the first half of the text come first, how many those are. */
+static int64_t count_first(const int32_t *token_ids, int64_t n_tokens, int64_t first_token,
+                           int64_t stretch)
+{
+    int64_t begin = 0, end = n_tokens;
+
+    while (begin < end) {
+        const int64_t middle = (begin + end) / 2;
+
+        if ((first_token + token_ids[middle]) / stretch % 2 == 0) begin = middle + 1;
+        else end = middle;
+    }
+    return begin;
+}
+
 sw_code sw_cuda_experts_see(sw_cuda_experts *w, sw_site site, int64_t expert, const void *d_x,
                              int64_t n_tokens, int64_t k_in, int64_t stride,
                              const int32_t *token_ids, int64_t first_token, sw_err *err)
 {
-    int64_t e = expert - w->stats->expert_begin, n_first = 0;
+    const int64_t n_first = count_first(token_ids, n_tokens, first_token, w->stretch);
+    int64_t e = expert - w->stats->expert_begin;
     bool is_in = site == SW_SITE_MLP_IN;
     sw_expert_stats *x = &w->stats->experts[e];
     const sw_cuda_sizes *sizes = !w->sizes ? NULL : is_in ? &w->sizes[e].in : &w->sizes[e].down;
@@ -174,8 +195,6 @@ sw_code sw_cuda_experts_see(sw_cuda_experts *w, sw_site site, int64_t expert, co
                                    k_in, err);
     if (rc == SW_OK && !is_in && w->range.d_counts) /* what `in` reads is counted once, for all */
         rc = sw_cuda_range_add(&w->range, w->solver, d_x, stride, n_tokens, k_in, err);
-    while (n_first < n_tokens && (first_token + token_ids[n_first]) / w->stretch % 2 == 0)
-        n_first++;
     return rc == SW_OK ? add_halves(&w->rows[e * SW_EXPERT_SUMS + (is_in ? 0 : 2)], w->solver, d_x,
                                     stride, n_tokens, n_first, err)
                        : rc;

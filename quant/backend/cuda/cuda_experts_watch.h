@@ -15,7 +15,7 @@ typedef struct sw_expert_sizes {
  * a whole for however many. */
 typedef struct sw_expert_rows {
     sw_hessian *sum; /* borrowed; NULL: of nothing */
-    uint16_t *d_rows; /* [SW_EXPERT_ROWS, k_in] */
+    uint16_t *d_rows; /* [sw_cuda_expert_rows, k_in] */
     int64_t n;
 } sw_expert_rows;
 

@@ -127,14 +127,27 @@ static sw_code check_diagonal(const sw_hessian *hess, sw_err *err)
     return rc;
 }
 
-sw_code sw_cuda_hessian_settle(sw_hessian *hess, sw_err *err)
+static sw_code for_each(const sw_hessian *hess,
+                        sw_code (*step)(sw_gram *g, sw_solver *s, sw_err *err), sw_err *err)
 {
     cuda_sums *sums = sums_of(hess);
     sw_gram *grams[] = {&sums->h, &sums->d, &sums->r};
     sw_code rc = SW_OK;
 
     for (int i = 0; i < 3 && rc == SW_OK; i++)
-        if (grams[i]->d_sum) rc = sw_gram_finish(grams[i], sw_cuda_solver(&hess->place), err);
+        if (grams[i]->d_sum) rc = step(grams[i], sw_cuda_solver(&hess->place), err);
+    return rc;
+}
+
+sw_code sw_cuda_hessian_end_piece(sw_hessian *hess, sw_err *err)
+{
+    return for_each(hess, sw_gram_end_piece, err);
+}
+
+sw_code sw_cuda_hessian_settle(sw_hessian *hess, sw_err *err)
+{
+    const sw_code rc = for_each(hess, sw_gram_finish, err);
+
     return rc == SW_OK ? check_diagonal(hess, err) : rc;
 }
 

@@ -413,6 +413,18 @@ sw_code sw_cuda_streams_observed(sw_streams *s, sw_site_stats *stats, const sw_b
     return rc;
 }
 
+/* What is in floats joins the sums. */
+static sw_code end_piece(sw_site_stats *stats, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < sw_site_stats_n_sums(stats) && rc == SW_OK; i++) {
+        sw_hessian *h = sw_site_stats_sum(stats, i);
+        if (h->k_in) rc = sw_cuda_hessian_end_piece(h, err);
+    }
+    return rc;
+}
+
 sw_code sw_cuda_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                                 const sw_block *original, const sw_progress *progress,
                                 sw_err *err)
@@ -430,7 +442,7 @@ sw_code sw_cuda_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_bl
         rc = sw_cuda_hold_quantized(s, quantized, with_downs, err);
     if (rc == SW_OK) rc = observe_chunks(s, &o, on->held, (sw_site)stop_at, progress, err);
     if (rc == SW_OK) rc = fetch_sizes(&o, err);
-    if (rc == SW_OK) rc = sw_site_stats_settle(stats, err);
+    if (rc == SW_OK) rc = end_piece(stats, err);
     if (o.last.is_moving) on->is_original_ahead = true;
     if (on->held_has_experts &&
         (rc != SW_OK || (s->to == s->n_seqs && !sw_cuda_may_stay(sw_device_left_bytes(on->gpu), 0,

@@ -11,6 +11,7 @@
 #define BATCH_SHARE 16 /* of the device, that what a batch of routed tokens needs may take */
 /* What a site's solve takes: sums, factor and their scratch for every pair of inputs, and rows. */
 #define SOLVE_BYTES_PER_ELEM 40
+#define WIDE_SUM_INPUTS 2048
 #define KEEP_SPARE_BYTES ((int64_t)12 << 30)
 #define KEPT_PARTS 8 /* as a text has pieces, whose windows run together */
 
@@ -48,6 +49,8 @@ int64_t sw_cuda_sums_bytes_in(int64_t left_bytes, const sw_model *model)
 {
     return (left_bytes - weights_there(model)) / 3 * 2;
 }
+
+int64_t sw_cuda_expert_rows(int64_t k) { return k > WIDE_SUM_INPUTS ? 2048 : 4096; }
 
 int64_t sw_cuda_kept_windows(int64_t left_bytes, int64_t n_seqs, int64_t seq_bytes, int64_t k)
 {

@@ -13,6 +13,10 @@ int64_t sw_cuda_batch_seqs(const sw_model *model, int64_t chunk_seqs, int64_t se
                            int64_t n_seqs, int64_t cap_bytes);
 /* Bytes that the sums of experts may take at a time where so much is left. */
 int64_t sw_cuda_sums_bytes_in(int64_t left_bytes, const sw_model *model);
+/* Rows of an expert's inputs, of k, that are gathered before their products are summed: a chunk of
+ * the text, or half of one where sums are so wide that it fills the device. By k alone, since the
+ * bytes of sums follow. */
+int64_t sw_cuda_expert_rows(int64_t k);
 /* Of n_seqs windows whose inputs, of k, take seq_bytes each, how many may be kept where so much is
  * left: all of them or some eighths. */
 int64_t sw_cuda_kept_windows(int64_t left_bytes, int64_t n_seqs, int64_t seq_bytes, int64_t k);

@@ -5,8 +5,12 @@
 #include <stddef.h>
 #include <string.h>
 
+#include <cblas.h>
+#include <lapacke.h>
+#include <stdlib.h>
 #include <cmocka.h>
 
+#include "formats/base/mem.h"
 #include "kernels/blas.h"
 #include "quant/stats/experts.h"
 #include "tests/support/toys/random.h"
@@ -228,6 +232,115 @@ static void test_dead_inputs(void **state)
     free_halves(half);
 }
 
+/* ---- norms of many inputs, which are estimated ---- */
+
+enum { WIDE = SW_PRIOR_PROBED_INPUTS };
+
+/* As `draw`, of WIDE inputs; `tilt` is in a third of them. */
+static void sum_wide(sw_hessian *h, int64_t n, double tilt, uint64_t seed)
+{
+    float *x = malloc(sizeof *x * (size_t)n * WIDE);
+    test_rng rng = {seed};
+    sw_err err = {0};
+
+    for (int64_t t = 0; t < n; t++) {
+        double common = test_gauss(&rng);
+        for (int j = 0; j < WIDE; j++) {
+            double size = pow(10.0, -2.0 * j / WIDE) * (j % 3 ? 1.0 : 1.0 + tilt);
+            x[t * WIDE + j] = (float)(size * (test_gauss(&rng) + (0.7 - 0.4 * tilt) * common));
+        }
+    }
+    assert_int_equal(sw_hessian_new(h, WIDE, false, 0, 1, &err), SW_OK);
+    assert_int_equal(sw_hessian_add(h, x, NULL, NULL, n, &err), SW_OK);
+    sw_hessian_finish(h);
+    free(x);
+}
+
+/* d as the head of experts.h has it, by whole matrices. */
+static double exact_weight(const sw_hessian *all, const sw_hessian half[2])
+{
+    const int64_t n2 = (int64_t)WIDE * WIDE;
+    const double n[2] = {(double)half[0].n_tokens, (double)half[1].n_tokens}, own = n[0] + n[1];
+    double *root = malloc(8 * (size_t)n2), *m[2], trace = 0, noise = 0, distance = 0;
+
+    for (int64_t i = 0; i < n2; i++) root[i] = all->h[i] / (double)all->n_tokens;
+    for (int i = 0; i < WIDE; i++) trace += root[i * (WIDE + 1)];
+    for (int i = 0; i < WIDE; i++) root[i * (WIDE + 1)] += SW_PRIOR_DAMP * trace / WIDE;
+    for (int i = 0; i < 2; i++) {
+        m[i] = malloc(8 * (size_t)n2);
+        for (int64_t j = 0; j < n2; j++)
+            m[i][j] = half[i].h[j] / n[i] - all->h[j] / (double)all->n_tokens;
+    }
+    assert_int_equal(LAPACKE_dpotrf(LAPACK_COL_MAJOR, 'L', WIDE, root, WIDE), 0);
+    for (int i = 0; i < 2; i++) {
+        cblas_dtrsm(CblasColMajor, CblasLeft, CblasLower, CblasNoTrans, CblasNonUnit, WIDE, WIDE,
+                    1.0, root, WIDE, m[i], WIDE);
+        cblas_dtrsm(CblasColMajor, CblasRight, CblasLower, CblasTrans, CblasNonUnit, WIDE, WIDE,
+                    1.0, root, WIDE, m[i], WIDE);
+    }
+    for (int64_t j = 0; j < n2; j++) {
+        noise += pow(m[0][j] - m[1][j], 2) * n[0] * n[1] / own / own;
+        distance += pow((n[0] * m[0][j] + n[1] * m[1][j]) / own, 2);
+    }
+    free(root), free(m[0]), free(m[1]);
+    return distance > noise ? noise / distance : 1.0;
+}
+
+/* Of 256 probes an estimate of a broad difference is off by less than a per cent, one of a single
+ * direction by a root of 2 / 256 at most. */
+static void test_wide_weights_are_estimated(void **state)
+{
+    static const struct { int64_t n0, n1; double tilt; } cases[] = {
+        {500, 400, 0.5}, {2500, 2000, 0.1}, {1500, 40, 0.3}};
+    sw_hessian all;
+    sw_prior prior = {0};
+    sw_err err = {0};
+
+    (void)state;
+    sw_blas_single_thread();
+    sum_wide(&all, 4000, 0.0, 31);
+    assert_int_equal(sw_prior_new(&prior, &all, &err), SW_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double have = -1, again = -1, want;
+        sw_hessian half[2];
+
+        sum_wide(&half[0], cases[i].n0, cases[i].tilt, 40 + i);
+        sum_wide(&half[1], cases[i].n1, cases[i].tilt, 50 + i);
+        want = exact_weight(&all, half);
+        assert_int_equal(sw_prior_weight(&have, &prior, half, &err), SW_OK);
+        assert_int_equal(sw_prior_weight(&again, &prior, half, &err), SW_OK);
+        print_message("wide: weight %.6f, exactly %.6f\n", have, want);
+        assert_true(want > 0.01 && want < 0.99);
+        assert_true(fabs(have - want) < 0.02 * want);
+        assert_true(have == again);
+        free_halves(half);
+    }
+    sw_prior_free(&prior);
+    sw_hessian_free(&all);
+}
+
+/* Signs that repeat or lean would estimate something else. */
+static void test_probes_are_even(void **state)
+{
+    const int64_t n = (int64_t)SW_PRIOR_PROBES * WIDE;
+    double *z = NULL, sum = 0, most = 0;
+    sw_err err = {0};
+
+    (void)state;
+    assert_int_equal(sw_prior_probes(&z, WIDE, &err), SW_OK);
+    for (int64_t i = 0; i < n; i++) {
+        assert_true(fabs(z[i]) == 1.0);
+        sum += z[i];
+    }
+    for (int i = 1; i < SW_PRIOR_PROBES; i++)
+        for (int j = 0; j < i; j++)
+            most = fmax(most, fabs(cblas_ddot(WIDE, z + (int64_t)i * WIDE, 1,
+                                              z + (int64_t)j * WIDE, 1)));
+    assert_true(fabs(sum) < 4 * sqrt((double)n));
+    assert_true(most < 6 * sqrt(WIDE)); /* of 32640 pairs */
+    sw_mem_put(z);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +349,8 @@ int main(void)
         cmocka_unit_test(test_the_blend_beats_both),
         cmocka_unit_test(test_no_token_is_served_by_all),
         cmocka_unit_test(test_dead_inputs),
+        cmocka_unit_test(test_wide_weights_are_estimated),
+        cmocka_unit_test(test_probes_are_even),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -404,6 +404,36 @@ static void test_deepseek(void **state)
                "leaves X += T\n");
 }
 
+/* Who looks at routed experts alone does not wait for the shared one. */
+static void test_experts_alone(void **state)
+{
+    sw_launch_step step = {.from = SW_SITE_COUNT, .half = SW_HALF_MLP, .stop_at = SW_SITE_DOWN_IN,
+                           .has_tap = true};
+    sw_model m;
+
+    (void)state;
+    read_model(&m, "arch/deepseek_v3");
+    check_plan(&m, 1, &apart, &step,
+               "N = norm_mlp(X)\n"
+               "show N at mlp_in\n"
+               "SG = shared_gate(N)\n"
+               "SU = shared_up(N)\n"
+               "SG = act(SG) * SU\n"
+               "show SG at shared_down_in\n"
+               "T = shared_down(SG)\n"
+               "T += experts(N)\n");
+    step.is_for_experts = true;
+    check_plan(&m, 1, &apart, &step,
+               "N = norm_mlp(X)\n"
+               "show N at mlp_in\n"
+               "T += experts(N)\n");
+    read_model(&m, "recipes/qwen2_moe");
+    check_plan(&m, 0, &apart, &step,
+               "N = norm_mlp(X)\n"
+               "show N at mlp_in\n"
+               "T += experts(N)\n");
+}
+
 /* A program that no family has, in which T, Q and the residual stream are used again: what waits
  * for a launch must get one before. */
 static void test_order(void **state)
@@ -491,6 +521,7 @@ int main(void)
         cmocka_unit_test(test_gemma3),       cmocka_unit_test(test_olmo2),
         cmocka_unit_test(test_gpt_oss),      cmocka_unit_test(test_phi3),
         cmocka_unit_test(test_gpt2),         cmocka_unit_test(test_deepseek),
+        cmocka_unit_test(test_experts_alone),
         cmocka_unit_test(test_order),        cmocka_unit_test(test_refusals),
     };
 

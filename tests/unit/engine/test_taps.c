@@ -240,6 +240,37 @@ static void test_experts_get_their_tokens(void **state)
     open_model_close(&m);
 }
 
+/* The shared expert is neither run nor shown, and routed ones read and make the same. */
+static void test_routed_experts_alone(void **state)
+{
+    open_model m;
+    record r[2] = {{.n = 0}};
+    float *x;
+
+    (void)state;
+    open_model_dir(&m, "tests/golden/arch/deepseek_v3");
+    x = calloc((size_t)(TOKENS * m.model.hidden), sizeof *x);
+    for (int alone = 0; alone < 2; alone++) {
+        sw_tap tap = {.self = &r[alone], .see = see, .is_experts_only = alone};
+        sw_engine *engine = open_engine(&m, TOKENS, 2);
+        test_rng rng = {41};
+
+        r[alone].hidden = m.model.hidden;
+        for (int64_t i = 0; i < TOKENS * m.model.hidden; i++) x[i] = (float)test_gauss(&rng);
+        assert_int_equal(sw_engine_block(engine, &m.lm.blocks[1], x, 2, TOKENS / 2, NULL, &tap,
+                                         SW_SITE_DOWN_IN, NULL), SW_OK);
+        sw_engine_free(engine);
+    }
+    assert_int_equal(r[1].n, r[0].n - 1);
+    for (int i = 0, j = 0; i < r[0].n; i++)
+        if (r[0].calls[i].site != SW_SITE_SHARED_DOWN_IN)
+            same_call(&r[0].calls[i], &r[1].calls[j++], m.model.hidden);
+    forget(&r[0]);
+    forget(&r[1]);
+    free(x);
+    open_model_close(&m);
+}
+
 /* Equal router logits: the lower index wins, and NaN inputs still reach different experts. */
 typedef struct all_seen {
     record *routed;
@@ -353,6 +384,7 @@ int main(void)
         cmocka_unit_test(test_sites_of_a_dense_block),
         cmocka_unit_test(test_experts_get_their_tokens),
         cmocka_unit_test(test_every_token_through_every_expert),
+        cmocka_unit_test(test_routed_experts_alone),
         cmocka_unit_test(test_router_ties_and_nan),
         cmocka_unit_test(test_a_tap_can_refuse),
     };

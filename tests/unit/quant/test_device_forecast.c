@@ -7,9 +7,11 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "formats/file/config_text.h"
 #include "kernels/solver_sizes.h"
 #include "quant/backend/cuda/cuda_sizes.h"
 #include "quant/run/device_forecast.h"
+#include "quant/stats/site_stats.h"
 #include "tests/support/toys/open_model.h"
 
 #define MB ((int64_t)1000000)
@@ -42,6 +44,37 @@ static sw_device_forecast forecast(const char *dir, int64_t n_seqs, int64_t seq_
     r.model = &m.model;
     if (sw_device_forecast_new(&out, &r, cap_bytes, &err) != SW_OK) fail_msg("%s", err.text);
     open_model_close(&m);
+    return out;
+}
+
+/* A layer of 256 experts of 7168 x 2048, 512 windows of 2048 tokens. */
+static sw_device_forecast forecast_many_experts(sw_experts policy, int n_ranks, int64_t cap_bytes)
+{
+    static const char text[] =
+        "{\"model_type\": \"deepseek_v3\", \"architectures\": [\"DeepseekV3ForCausalLM\"],"
+        " \"hidden_size\": 7168, \"intermediate_size\": 18432, \"num_hidden_layers\": 1,"
+        " \"num_attention_heads\": 128, \"num_key_value_heads\": 128, \"vocab_size\": 32000,"
+        " \"n_routed_experts\": 256, \"num_experts_per_tok\": 8, \"n_shared_experts\": 1,"
+        " \"moe_intermediate_size\": 2048, \"q_lora_rank\": 1536, \"kv_lora_rank\": 512,"
+        " \"qk_nope_head_dim\": 128, \"qk_rope_head_dim\": 64, \"v_head_dim\": 128,"
+        " \"n_group\": 8, \"topk_group\": 4, \"first_k_dense_replace\": 0,"
+        " \"norm_topk_prob\": true, \"routed_scaling_factor\": 2.5, \"hidden_act\": \"silu\","
+        " \"rms_norm_eps\": 1e-6, \"max_position_embeddings\": 4096, \"rope_theta\": 10000}";
+    sw_quant_options o = sw_quant_defaults();
+    const sw_calib calib = {NULL, 512, 2048};
+    sw_forecast_request r = {.options = &o, .calib = &calib, .n_ranks = n_ranks,
+                             .is_selected = all_selected};
+    cJSON *config = cJSON_Parse(text);
+    sw_device_forecast out;
+    static sw_model m;
+    sw_err err = {0};
+
+    o.experts = policy;
+    r.model = &m;
+    if (sw_model_read(&m, config, &err) != SW_OK ||
+        sw_device_forecast_new(&out, &r, cap_bytes, &err) != SW_OK)
+        fail_msg("%s", err.text);
+    cJSON_Delete(config);
     return out;
 }
 
@@ -294,6 +327,30 @@ static void test_can(void **state)
     assert_true(sw_solver_can(&spec));
 }
 
+/* Experts are solved eight at a time, so passes over some of them take eights; a piece of the text
+ * goes into the sums that are there, but not where an expert sees all tokens. */
+static void test_passes_fill_lanes(void **state)
+{
+    const int64_t cap = 149 * GB;
+    const sw_device_forecast one = forecast_many_experts(SW_EXPERTS_SHRINK, 1, cap);
+
+    (void)state;
+    assert_true(is_well(&one));
+    assert_int_equal(one.n_alive, 3);
+    assert_int_equal(one.n_experts_at_a_time, 16);
+    assert_int_equal(one.n_passes, 256 / 16 + 2);
+    for (int n_ranks = 2; n_ranks <= 4; n_ranks *= 2) {
+        const sw_device_forecast some = forecast_many_experts(SW_EXPERTS_ROUTED, n_ranks, cap);
+
+        assert_true(is_well(&some));
+        assert_int_equal(some.n_experts_at_a_time % (SW_SOLVER_LANES * n_ranks), 0);
+    }
+    /* what every expert would read of every token takes a piece's sum beside the others */
+    assert_true(sw_experts_go_on(SW_EXPERTS_SHRINK, &sw_backend_cuda));
+    assert_false(sw_experts_go_on(SW_EXPERTS_ALL, &sw_backend_cuda));
+    assert_false(sw_experts_go_on(SW_EXPERTS_SHRINK, &sw_backend_cpu));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -302,7 +359,7 @@ int main(void)
         cmocka_unit_test(test_work_of_ranks),
         cmocka_unit_test(test_experts),  cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_solve),    cmocka_unit_test(test_can),
-        cmocka_unit_test(test_outliers)};
+        cmocka_unit_test(test_outliers), cmocka_unit_test(test_passes_fill_lanes)};
 
     return cmocka_run_group_tests_name("memory of a device", tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <time.h>
 #include <cmocka.h>
 
 #include "quant/lanes.h"
@@ -107,6 +108,53 @@ static void the_first_failure_counts(void **state)
     }
 }
 
+/* The first item waits for items that other lanes reach only if none of them waits for its turn;
+ * and no lane gets so far ahead that everything would wait for it. */
+typedef struct slow_first {
+    atomic_int n_worked, n_done, furthest;
+} slow_first;
+
+enum { WAITED_FOR = 3 * LANES };
+
+static sw_code work_slowly(void *self, int64_t item, const sw_place *at, sw_err *err)
+{
+    slow_first *s = self;
+
+    (void)at;
+    if (item > s->furthest) s->furthest = (int)item;
+    atomic_fetch_add(&s->n_worked, 1);
+    for (int i = 0; item == 0 && s->n_worked <= WAITED_FOR; i++) {
+        const struct timespec ms = {0, 1000000};
+
+        if (i == 5000) return SW_FAIL(err, SW_E_BUG, "other lanes wait for this one");
+        (void)nanosleep(&ms, NULL);
+    }
+    return SW_OK;
+}
+
+static sw_code done_slowly(void *self, int64_t item, sw_err *err)
+{
+    slow_first *s = self;
+
+    (void)err;
+    assert_int_equal(item, s->n_done);
+    if (item == 0) assert_true(s->furthest < 4 * LANES);
+    s->n_done++;
+    return SW_OK;
+}
+
+static void nobody_waits_for_a_slow_item(void **state)
+{
+    slow_first s = {.n_worked = 0};
+    const sw_lane_work w = {.self = &s, .work = work_slowly, .done = done_slowly};
+    sw_err err = {0};
+
+    (void)state;
+    if (sw_lanes_run(&there, SW_LANES_ANY, ITEMS, &w, &err) != SW_OK) fail_msg("%s", err.text);
+    assert_int_equal(s.n_done, ITEMS);
+    assert_int_equal(s.n_worked, ITEMS);
+}
+
 /* Where there is room for one item at a time there is one lane. */
 static void items_that_take_room_share_a_lane(void **state)
 {
@@ -144,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_come_in_order),
         cmocka_unit_test(the_first_failure_counts),
+        cmocka_unit_test(nobody_waits_for_a_slow_item),
         cmocka_unit_test(items_that_take_room_share_a_lane),
         cmocka_unit_test(alone_it_stays_at_the_place),
     };

@@ -102,7 +102,8 @@ static void test_the_text_alone_makes_pieces(void **state)
     assert_int_equal(sw_pieces_of(5, 128), 5);
     assert_int_equal(sw_pieces_of(1000, SW_PIECES_WIDE_INPUTS), SW_PIECES_MAX);
     assert_int_equal(sw_pieces_of(1000, SW_PIECES_WIDE_INPUTS + 1), SW_PIECES_WIDE);
-    assert_int_equal(sw_pieces_alive(0, SW_PIECES_WIDE, SW_PIECES_WIDE), 2);
+    assert_int_equal(sw_pieces_alive(0, SW_PIECES_WIDE, SW_PIECES_WIDE, false), 2);
+    assert_int_equal(sw_pieces_alive(0, SW_PIECES_WIDE, SW_PIECES_WIDE, true), 1);
     for (int64_t n_chunks = 1; n_chunks < 100; n_chunks++) {
         const int64_t n = sw_pieces_of(n_chunks, 128);
         assert_int_equal(sw_piece_chunk(n_chunks, n, 0), 0);
