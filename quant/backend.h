@@ -20,6 +20,7 @@
 struct sw_hessian;
 struct sw_team;
 struct sw_factor;
+struct sw_row_sample;
 struct sw_streams;
 struct sw_site_stats;
 struct sw_range;

@@ -36,6 +36,11 @@ void sw_device_engine_free(sw_device_engine *e); /* accepts NULL; free blocks an
  * of the residual stream. NULL: there is none. */
 float *sw_device_engine_side(sw_device_engine *e);
 
+/* d_x FP32 [n, hidden] = rows of a table of tokens in BF16, scaled as the model says: for models
+ * whose embedding is no more (sw_lm_only_looks_up). Ids [n] below its rows; all on the device. */
+sw_code sw_device_engine_embed(sw_device_engine *e, float *d_x, const uint16_t *d_table,
+                               const uint32_t *d_ids, int64_t n, sw_err *err) SW_MUST_USE;
+
 /* ---- one block: for calibration, and for models that do not fit ---- */
 
 typedef struct sw_device_block sw_device_block;

@@ -173,6 +173,8 @@ void sw_lm_free(sw_lm *lm);
  * SW_E_FORMAT for an id beyond the vocabulary; SW_E_USAGE for a position beyond those learned. */
 sw_code sw_engine_embed(sw_engine *e, const sw_lm *lm, float *x, const uint32_t *ids,
                         int64_t n_seqs, int64_t seq_len, int64_t first, sw_err *err) SW_MUST_USE;
+/* Is what it makes of a token a row of one table times a scale, and nothing else? */
+bool sw_lm_only_looks_up(const sw_lm *lm);
 /* logits [n, vocab] of hidden rows x [n, hidden]; x is normalized into scratch, not changed. */
 sw_code sw_engine_head(sw_engine *e, const sw_lm *lm, float *logits, const float *x, int64_t n,
                        sw_err *err) SW_MUST_USE;

@@ -56,6 +56,14 @@ static void embed_task(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+bool sw_lm_only_looks_up(const sw_lm *lm)
+{
+    const sw_model *m = lm->model;
+
+    return !lm->positions.dense && !lm->embed_norm && !m->hyper_rounds && !m->n_copies &&
+           !m->keeps_token_ids && !m->side_inputs;
+}
+
 /* For layers that ask what token a row is. */
 static void keep_ids(sw_engine *e, const uint32_t *ids, int64_t n)
 {

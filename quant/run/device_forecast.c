@@ -401,6 +401,9 @@ static void open_streams(sw_device_ledger *l)
     l->batch_tokens = batch * seq_len;
     sw_ledger_take(l, SW_DEVICE_ENGINE, engine + work);
     sw_ledger_take(l, SW_DEVICE_STREAMS, streams);
+    if (sw_cuda_looks_up(sw_ledger_left(l), m->vocab, m->hidden, l->n_tokens))
+        sw_ledger_pass(l, SW_DEVICE_STREAMS,
+                       sw_cuda_look_up_bytes(m->vocab, m->hidden, l->n_tokens));
 }
 
 /* Pieces of the text, and how many of its tokens the first rank has. */

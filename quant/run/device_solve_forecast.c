@@ -4,6 +4,7 @@
 #include "formats/base/size.h"
 #include "kernels/solver_sizes.h"
 #include "quant/lanes.h"
+#include "quant/method/target.h"
 #include "quant/run/device_ledger.h"
 
 /* The lanes that so many items get, each of which takes item_bytes. Their handles stay. */
@@ -32,25 +33,28 @@ static bool is_of(const sw_linear_ref *ref, sw_site site, bool with_experts)
     return ref->site == site && (with_experts || ref->expert < 0);
 }
 
-/* As site_cut_new of block_solve.c: linears that are solved side by side, from `first` on. */
+/* As sw_site_cut_new: linears that are solved side by side, from `first` on, or whose strengths are
+ * chosen. */
 static void begin_share(sw_device_ledger *l, sw_site site, int64_t first, int64_t end,
-                        bool with_experts, bool is_by_spec)
+                        bool with_experts, bool is_solved)
 {
     for (int64_t i = 0; i < l->n_refs; i++) {
         const sw_linear_ref *ref = &l->refs[i];
+        const sw_row_sample rows = sw_strength_rows(ref->n_out, ref->expert >= 0);
         const bool is_in = i >= first && i < end && is_of(ref, site, with_experts);
+        const int64_t n = is_solved ? ref->n_out : sw_row_sample_count(&rows);
 
         l->linears[i] = (sw_share_linear){
-            is_in ? ref->n_out : 0,
-            is_by_spec ? sw_share_unit(sw_ledger_spec(l, ref), ref->n_out, &sw_backend_cuda)
-                       : sw_backend_cuda.rows_together};
+            is_in ? n : 0,
+            is_solved ? sw_share_unit(sw_ledger_spec(l, ref), ref->n_out, &sw_backend_cuda)
+                      : sw_backend_cuda.rows_together};
     }
     l->share = sw_site_share_of(l->linears, l->n_refs, l->r->n_ranks > 1 ? l->r->n_ranks : 1);
 }
 
 static void end_share(sw_device_ledger *l) { l->share = (sw_site_share){.n = 0}; }
 
-/* Rows of a linear that rank 0 solves. */
+/* Rows of a linear that rank 0 solves or chooses by. */
 static int64_t rows_of(const sw_device_ledger *l, const sw_linear_ref *ref)
 {
     return l->share.n ? sw_site_share_rows(&l->share, ref - l->refs, 0).end : ref->n_out;

@@ -9,6 +9,7 @@
 #include "kernels/solver.h"
 #include "quant/method/row_share.h"
 #include "quant/method/slab.h"
+#include "quant/method/target.h"
 #include "quant/run/async_sink.h"
 #include "quant/run/text_share.h"
 #include "quant/search/kl_probe.h"
@@ -29,7 +30,8 @@ typedef struct site_need {
     int64_t n_outputs, n_tried; /* and those that a transform's trials solve */
     int64_t n_copied; /* of them those that a block copies out of the mapping */
     bool writes_residual;
-    double busiest, busiest_forms; /* of its rows, what the busiest rank solves and chooses for */
+    double busiest;       /* of its rows, what the busiest rank solves */
+    double strength_rows; /* that the busiest rank chooses strengths by */
 } site_need;
 
 typedef struct forecaster {
@@ -189,7 +191,7 @@ static void count_work(forecaster *f, const site_need *need)
         out->gram_flops += 2 * tokens * k * k;
         if (need->writes_residual)
             out->gram_flops += 2 * tokens * k * (double)f->r->model->hidden;
-        out->strength_units += need->busiest_forms * n_k * k;
+        out->strength_units += need->strength_rows * k * k;
     }
     if (need->n_experts) out->expert_factor_units += factors * k * k * k;
     if (need->n_experts) out->expert_sum_bytes += (double)sums_of(f, need);
@@ -497,10 +499,25 @@ static void find_busiest(const forecaster *f, site_need *need, sw_share_linear *
         one_by_one += (double)refs[i].n_out * busiest_of(f, &linears[n_in++], 1, true);
     }
     if (!n_in) return;
-    need->busiest_forms = busiest_of(f, linears, n_in, false);
     need->busiest = by_expert   ? ceil(n_experts / f->n_ranks) / n_experts
                     : is_beside ? busiest_of(f, linears, n_in, true)
                                 : one_by_one / (double)need->n_outputs;
+}
+
+/* Rows that a site's strengths are chosen by, of the rank with most. linears [n] is scratch. */
+static double strength_rows(const forecaster *f, sw_share_linear *linears,
+                            const sw_linear_ref *refs, int64_t n, int site)
+{
+    int64_t n_in = 0, n_rows = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        const sw_row_sample rows = sw_strength_rows(refs[i].n_out, refs[i].expert >= 0);
+
+        if ((int)refs[i].site != site) continue;
+        linears[n_in++].n_out = sw_row_sample_count(&rows);
+        n_rows += sw_row_sample_count(&rows);
+    }
+    return (double)n_rows * busiest_of(f, linears, n_in, false);
 }
 
 static sw_code forecast_layer(forecaster *f, int64_t layer, sw_err *err)
@@ -525,8 +542,10 @@ static sw_code forecast_layer(forecaster *f, int64_t layer, sw_err *err)
         refs[n_selected++] = refs[i];
     }
     for (int site = 0; site < SW_SITE_COUNT; site++)
-        if (needs[site].is_used)
+        if (needs[site].is_used) {
             find_busiest(f, &needs[site], linears, refs, n_selected, site);
+            needs[site].strength_rows = strength_rows(f, linears, refs, n_selected, site);
+        }
     take_layer(f, layer, needs);
 done:
     sw_mem_put(linears);

@@ -65,13 +65,31 @@ static sw_code solve_rows(sw_qtensor *q, const sw_solve_problem *p, void *self,
     return rc;
 }
 
+/* The original weight, as the block has it. */
+static const sw_weight *stored(const sw_block_job *job, const sw_linear_ref *ref)
+{
+    return sw_block_weight((sw_block *)(uintptr_t)&job->original, ref->slot, ref->expert);
+}
+
 sw_code sw_linear_load(float *w, const sw_block_job *job, const sw_linear_ref *ref,
                            int n_threads, sw_err *err)
 {
-    const sw_weight *dense = sw_block_weight((sw_block *)(uintptr_t)&job->original, ref->slot,
-                                             ref->expert);
+    return sw_weight_load(w, stored(job, ref), ref->n_out, ref->k_in, n_threads, err);
+}
 
-    return sw_weight_load(w, dense, ref->n_out, ref->k_in, n_threads, err);
+sw_code sw_linear_load_rows(float *w, const sw_block_job *job, const sw_linear_ref *ref,
+                            const sw_row_sample *rows, sw_err *err)
+{
+    const int64_t n = sw_row_sample_count(rows);
+    sw_row_run run;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < n && rc == SW_OK; i += run.n) {
+        run = sw_row_sample_run(rows, i, n);
+        rc = sw_weight_load_finite_rows(w + run.row * ref->k_in, stored(job, ref), run.row, run.n,
+                                        err);
+    }
+    return rc;
 }
 
 /* Room for a weight that stays with the block when it is run on, else for the largest, which all
@@ -370,7 +388,7 @@ int sw_lanes_for(const sw_block_job *job)
 }
 
 sw_code sw_site_cut_new(sw_site_cut *out, const sw_block_job *job, const int64_t *linear,
-                        int64_t n, const sw_place *at, bool is_by_spec, sw_err *err)
+                        int64_t n, const sw_place *at, bool is_solved, sw_err *err)
 {
     const sw_backend *backend = sw_backend_of(at);
     const int n_ranks = sw_team_size(job->options->team);
@@ -381,11 +399,13 @@ sw_code sw_site_cut_new(sw_site_cut *out, const sw_block_job *job, const int64_t
     rc = SW_MEM_GET(&out->linears, job->n_linears, "rows of ranks", err);
     if (rc != SW_OK) return rc;
     for (int64_t i = 0; i < n; i++) {
-        const int64_t which = linear[i], n_out = job->linears[which].n_out;
+        const sw_linear_ref *ref = &job->linears[linear[i]];
+        const sw_row_sample rows = sw_strength_rows(ref->n_out, ref->expert >= 0);
 
-        out->linears[which] = (sw_share_linear){
-            n_out, is_by_spec ? sw_share_unit(&job->specs[which], n_out, backend)
-                              : backend->rows_together};
+        out->linears[linear[i]] =
+            is_solved ? (sw_share_linear){ref->n_out, sw_share_unit(&job->specs[linear[i]],
+                                                                    ref->n_out, backend)}
+                      : (sw_share_linear){sw_row_sample_count(&rows), backend->rows_together};
     }
     out->share = sw_site_share_of(out->linears, job->n_linears, n_ranks);
     return SW_OK;

@@ -38,6 +38,10 @@ sw_factor sw_factor_in(const sw_factor *factor, const sw_place *at);
 /* The original weight, as floats in memory; SW_E_FORMAT when one is not finite. */
 sw_code sw_linear_load(float *w, const sw_block_job *job, const sw_linear_ref *ref, int n_threads,
                        sw_err *err) SW_MUST_USE;
+/* Of it the rows of a sample alone, each at its place in w, for one who only looks at them: 0 for
+ * what is not finite. */
+sw_code sw_linear_load_rows(float *w, const sw_block_job *job, const sw_linear_ref *ref,
+                            const sw_row_sample *rows, sw_err *err) SW_MUST_USE;
 /* Linear i of the job into `out`, or of a shared one the rows of this rank. `out` is empty but for
  * its weight, if that was loaded before (into memory of its own, and the block runs on the result);
  * freed by sw_solved_free whatever comes. */
@@ -70,16 +74,17 @@ int sw_lanes_for(const sw_block_job *job);
 /* Is it of this site, and of this expert, or of any where that is below 0? */
 bool sw_is_of_site(const sw_linear_ref *ref, sw_site site, int64_t expert);
 
-/* Of several ranks: those of the job's linears that are solved side by side, and the cut of them.
- * Cut by what a place takes together, and by what shares scales where they are solved. */
+/* Of several ranks: those of the job's linears that are worked on side by side, and the cut of
+ * them by what a place takes together. */
 typedef struct sw_site_cut {
     sw_share_linear *linears; /* [n_linears]; NULL: there is one rank */
     sw_site_share share;
 } sw_site_cut;
 
-/* n linears of the job, by number. */
+/* n linears of the job, by number: of rows that are solved, by what shares scales too; or of those
+ * that strengths are chosen by (sw_strength_rows). */
 sw_code sw_site_cut_new(sw_site_cut *out, const sw_block_job *job, const int64_t *linear,
-                        int64_t n, const sw_place *at, bool is_by_spec, sw_err *err) SW_MUST_USE;
+                        int64_t n, const sw_place *at, bool is_solved, sw_err *err) SW_MUST_USE;
 void sw_site_cut_free(sw_site_cut *cut);
 
 /* Strengths (target.h) for every linear of a site, before the tokens that are kept back join the

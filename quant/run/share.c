@@ -209,18 +209,6 @@ sw_code sw_share_gather(const sw_share_item *items, int64_t n, const sw_site_sha
     return rc;
 }
 
-sw_code sw_share_forms(double (*by_row)[5], const sw_factor *factor, const sw_hessian *seen,
-                       const sw_hessian *held, const float *w, int64_t n_out, sw_rows rows,
-                       sw_strengths cap, sw_err *err)
-{
-    const sw_hessian my_seen = sw_share_hessian(seen, rows, n_out);
-    const sw_hessian my_held = sw_share_hessian(held, rows, n_out);
-
-    if (rows.end <= rows.begin) return SW_OK;
-    return sw_target_forms(by_row + rows.begin, factor, &my_seen, &my_held,
-                           w + rows.begin * factor->k_in, rows.end - rows.begin, cap, err);
-}
-
 sw_code sw_share_gather_forms(double (*const *forms)[5], const int64_t *linear, int64_t n,
                               const sw_site_share *share, sw_team *team, sw_err *err)
 {

@@ -36,11 +36,7 @@ typedef struct sw_share_item {
  * rank calls it. */
 sw_code sw_share_gather(const sw_share_item *items, int64_t n, const sw_site_share *share,
                         struct sw_team *team, sw_err *err) SW_MUST_USE;
-/* by_row [n_out]: the forms (target.h) of these rows of a weight w. */
-sw_code sw_share_forms(double (*by_row)[5], const sw_factor *factor, const sw_hessian *seen,
-                       const sw_hessian *held, const float *w, int64_t n_out, sw_rows rows,
-                       sw_strengths cap, sw_err *err) SW_MUST_USE;
-/* Those of all ranks' rows of n linears of a site, forms[linear[i]], to all. */
+/* The forms (target.h) of all ranks' rows of n linears of a site, forms[linear[i]], to all. */
 sw_code sw_share_gather_forms(double (*const *forms)[5], const int64_t *linear, int64_t n,
                               const sw_site_share *share, struct sw_team *team,
                               sw_err *err) SW_MUST_USE;

@@ -14,40 +14,49 @@ typedef struct strengths_work {
     const sw_block_job *job;
     const sw_factor *factor;
     const sw_hessian *seen, *held;
-    float **loaded;    /* [n_linears] weights that are solved next; experts' are loaded again */
+    float **loaded;    /* [n_linears] weights that are solved next; experts' are not among them */
     int64_t *linear;   /* which of the job's */
     sw_site_cut cut;
-    double (**forms)[5]; /* [n_linears] of rows, while there are ranks to hear of them; or NULL */
+    double (**forms)[5]; /* [n_linears] of samples, while ranks are to hear of them; or NULL */
 } strengths_work;
 
-static sw_rows rows_here(const strengths_work *s, int64_t i)
+/* The rows that a linear's strengths are chosen by. */
+static sw_row_sample sample_of(const strengths_work *s, int64_t i)
 {
-    if (!s->cut.linears) return (sw_rows){0, s->job->linears[i].n_out};
-    return sw_site_share_rows(&s->cut.share, i, sw_team_rank(s->job->options->team));
+    return sw_strength_rows(s->job->linears[i].n_out, s->job->linears[i].expert >= 0);
 }
 
-/* Whether nothing of a linear is for this rank: it is solved by all, so all load it, but for an
- * expert, which is solved by one. */
-static bool is_for_others(const strengths_work *s, int64_t i)
+/* Of them those of this rank. */
+static sw_row_sample sample_here(const strengths_work *s, int64_t i)
 {
-    const sw_rows rows = rows_here(s, i);
+    const sw_row_sample all = sample_of(s, i);
+    sw_rows rows;
 
-    return s->job->linears[i].expert >= 0 && rows.end <= rows.begin;
+    if (!s->cut.linears) return all;
+    rows = sw_site_share_rows(&s->cut.share, i, sw_team_rank(s->job->options->team));
+    return sw_row_sample_part(&all, rows.begin, rows.end);
 }
 
-/* Forms of this rank's rows. */
-static sw_code find_forms(double (*by_row)[5], const strengths_work *s, int64_t i, const float *w,
-                          const sw_place *at, sw_err *err)
+/* The weight of a linear that is solved next, by all ranks, which the caller owns; or of an expert,
+ * which is solved later, these rows alone in a room of its size, which will be wanted then. */
+static sw_code load(float **w, const strengths_work *s, int64_t i, const sw_row_sample *rows,
+                    const sw_place *at, sw_err *err)
 {
-    const sw_factor factor = sw_factor_in(s->factor, at);
+    const sw_linear_ref *ref = &s->job->linears[i];
+    sw_code rc;
 
-    return sw_share_forms(by_row, &factor, s->seen, s->held, w, s->job->linears[i].n_out,
-                          rows_here(s, i), s->job->options->cap, err);
+    if ((*w = sw_weights_ahead_take(s->job, i))) return SW_OK;
+    rc = sw_weight_room_take(w, s->job->rooms, ref->n_out * ref->k_in, at->n_threads, err);
+    if (rc != SW_OK) return rc;
+    return ref->expert < 0 ? sw_linear_load(*w, s->job, ref, at->n_threads, err)
+                           : sw_linear_load_rows(*w, s->job, ref, rows, err);
 }
 
 static void choose(const strengths_work *s, int64_t i)
 {
-    s->out[i] = sw_target_choose(s->forms[i], s->job->linears[i].n_out, s->seen, s->held,
+    const sw_row_sample rows = sample_of(s, i);
+
+    s->out[i] = sw_target_choose(s->forms[i], sw_row_sample_count(&rows), s->seen, s->held,
                                  s->job->options->cap);
     sw_mem_put(s->forms[i]);
     s->forms[i] = NULL;
@@ -58,16 +67,18 @@ static sw_code choose_strength(void *self, int64_t item, const sw_place *at, sw_
     const strengths_work *s = self;
     const int64_t i = s->linear[item];
     const sw_linear_ref *ref = &s->job->linears[i];
-    float *w = sw_weights_ahead_take(s->job, i);
+    const sw_row_sample all = sample_of(s, i), mine = sample_here(s, i);
+    const bool is_for_others = sw_row_sample_count(&mine) == 0;
+    const sw_factor factor = sw_factor_in(s->factor, at);
+    float *w = NULL;
     char path[256];
-    sw_code rc = SW_MEM_GET(&s->forms[i], ref->n_out, "target search", err);
+    sw_code rc = SW_MEM_GET(&s->forms[i], sw_row_sample_count(&all), "target search", err);
 
-    if (rc == SW_OK && is_for_others(s, i)) return SW_OK;
-    if (rc == SW_OK && !w) {
-        rc = sw_weight_room_take(&w, s->job->rooms, ref->n_out * ref->k_in, at->n_threads, err);
-        if (rc == SW_OK) rc = sw_linear_load(w, s->job, ref, at->n_threads, err);
-    }
-    if (rc == SW_OK) rc = find_forms(s->forms[i], s, i, w, at, err);
+    if (rc == SW_OK && is_for_others && ref->expert >= 0) return SW_OK;
+    if (rc == SW_OK) rc = load(&w, s, i, &mine, at, err);
+    if (rc == SW_OK && !is_for_others)
+        rc = sw_target_forms(s->forms[i] + (mine.begin - all.begin), &factor, s->seen, s->held, w,
+                             &mine, s->job->options->cap, err);
     if (rc != SW_OK &&
         sw_model_slot_path(path, s->job->model, ref->layer, ref->slot, ref->expert))
         sw_err_prefix(err, "%s", path);

@@ -47,22 +47,34 @@ void sw_streams_give_side(const sw_streams *s, const float *side, int64_t seq, i
                side + seq * s->seq_len * s->side_width, side_bytes(s, n_seqs));
 }
 
-static sw_code embed(sw_streams *s, const sw_st *st, const sw_calib *calib, sw_err *err)
+/* Chunk by chunk by the engine; ids: of the windows that are here. */
+static sw_code embed_chunks(sw_streams *s, const sw_lm *ends, const uint32_t *ids, sw_err *err)
 {
-    const sw_span span = sw_span_open("embed");
-    sw_lm ends = {0};
-    sw_code rc = sw_lm_load_tables(&ends, s->model, st, err);
+    sw_code rc = SW_OK;
 
     for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
         const int64_t n_seqs = sw_streams_seqs_at(s, seq);
 
-        rc = sw_engine_embed(s->engine, &ends, s->work,
-                             calib->ids + (s->first_seq + seq) * s->seq_len, n_seqs, s->seq_len, 0,
-                             err);
+        rc = sw_engine_embed(s->engine, ends, s->work, ids + seq * s->seq_len, n_seqs, s->seq_len,
+                             0, err);
         if (rc == SW_OK) sw_streams_take_side(s, s->side, seq, n_seqs);
         if (rc == SW_OK) sw_streams_take_side(s, s->side0, seq, n_seqs);
         if (rc == SW_OK) rc = sw_backend_of(&s->place)->streams_fill(s, s->work, seq, err);
     }
+    return rc;
+}
+
+static sw_code embed(sw_streams *s, const sw_st *st, const sw_calib *calib, sw_err *err)
+{
+    const sw_span span = sw_span_open("embed");
+    const uint32_t *ids = calib->ids + s->first_seq * s->seq_len;
+    bool is_done = false;
+    sw_lm ends = {0};
+    sw_code rc = sw_lm_load_tables(&ends, s->model, st, err);
+
+    if (rc == SW_OK)
+        rc = sw_backend_of(&s->place)->streams_embed(&is_done, s, &ends, ids, err);
+    if (rc == SW_OK && !is_done) rc = embed_chunks(s, &ends, ids, err);
     sw_lm_free(&ends);
     sw_st_forget(st);
     sw_span_close(span, NULL);

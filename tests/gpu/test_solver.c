@@ -239,6 +239,60 @@ static void chunks_change_nothing(void **state)
     sw_solver_close(small);
 }
 
+enum { SAMPLED = 2 * SW_SAMPLE_BLOCK_ROWS };
+
+/* A device's sums with W D [n, k] in the place of D. */
+static sw_hessian weighed_of(const sw_hessian *device, const sw_hessian *host, const float *w,
+                             int64_t n)
+{
+    const int64_t k = host->k_in;
+    double *wd = calloc((size_t)(n * k), sizeof *wd);
+    sw_hessian h = *device;
+
+    for (int64_t i = 0; i < n * k; i++)
+        for (int64_t j = 0; j < k; j++)
+            wd[i] += (double)w[i / k * k + j] * host->d[j * k + i % k];
+    h.is_weighed = true;
+    MUST(sw_device_take((void **)&h.d, gpu, n * k, 8, "W D", &err));
+    MUST(sw_device_upload(gpu, h.d, wd, n * k * 8, &err));
+    free(wd);
+    return h;
+}
+
+/* What some rows of a weight add to the held-out error, the device's D given as it is and as W D;
+ * and those of the CPU, when it is its turn. */
+typedef struct sampled_forms {
+    double cpu[SAMPLED][5], device[SAMPLED][5], weighed[SAMPLED][5];
+} sampled_forms;
+
+static void find_sampled(double (*forms)[5], const sw_factor *factor, const sw_hessian *seen,
+                         const sw_hessian *held, const float *w, int64_t n)
+{
+    const sw_row_sample rows = sw_row_sample_of(n, SAMPLED);
+    const sw_strengths cap = {1, 1};
+
+    assert_int_equal(sw_row_sample_count(&rows), SAMPLED);
+    MUST(sw_target_forms(forms, factor, seen, held, w, &rows, cap, &err));
+}
+
+/* The device has a form of each row, the CPU of each block of them. */
+static void check_sampled(const sampled_forms *f)
+{
+    for (int64_t block = 0; block < SAMPLED; block += SW_SAMPLE_BLOCK_ROWS)
+        for (int i = 0; i < 5; i++) {
+            double have[2] = {0}, size = 0;
+
+            for (int64_t row = block; row < block + SW_SAMPLE_BLOCK_ROWS; row++) {
+                have[0] += f->device[row][i];
+                have[1] += f->weighed[row][i];
+                size += fabs(f->device[row][i]);
+            }
+            assert_true(size > 0 && fabs(f->cpu[block][i]) > 0);
+            assert_true(fabs(have[0] - f->cpu[block][i]) < 1e-9 * size);
+            assert_true(fabs(have[1] - f->cpu[block][i]) < 1e-9 * size);
+        }
+}
+
 /* lint: long, one story told on both sides */
 /* Sums of inputs, cross terms and residuals on both sides; then, from the same sums, the factor,
  * the strengths and the shift of the target, and what GPTQ makes of them. */
@@ -251,8 +305,10 @@ static void statistics_and_targets(void **state)
     sw_factor_options options = {SW_ORDER_STATIC, 64, 0.01};
     sw_strengths cap = {1, 1}, s[2];
     sw_hessian seen[2] = {{0}}, held[2] = {{0}};
+    sw_hessian weighed[2];
     sw_factor factor[2] = {{0}};
     double *shift[2] = {0}, *have;
+    sampled_forms *sampled = calloc(1, sizeof *sampled);
     test_rng rng = {31};
 
     (void)state;
@@ -284,15 +340,22 @@ static void statistics_and_targets(void **state)
             free(have);
         }
     }
+    weighed[0] = weighed_of(&seen[1], &seen[0], w, N);
+    weighed[1] = weighed_of(&held[1], &held[0], w, N);
     for (int side = 0; side < 2; side++) {
         sw_hessian before = seen[side];
         MUST(sw_hessian_merge_inputs(&seen[side], &held[side], &err));
         MUST(sw_factor_new(&factor[side], &seen[side], &options, &err));
+        find_sampled(side ? sampled->device : sampled->cpu, &factor[side], &before, &held[side], w,
+                     N);
+        if (side)
+            find_sampled(sampled->weighed, &factor[1], &weighed[0], &weighed[1], w, N);
         MUST(sw_target_strengths(&s[side], &factor[side], &before, &held[side], w, N, cap, &err));
         MUST(sw_hessian_merge_cross(&seen[side], &held[side], &err));
         MUST(sw_target_shift_new(&shift[side], &factor[side], N, &err));
         MUST(sw_target_shift(shift[side], &factor[side], &seen[side], w, N, s[side], &err));
     }
+    check_sampled(sampled);
     have = solver_fetch(gpu, shift[1], N * K);
     printf("target: strengths %.12g %.12g, CPU %.12g %.12g; shift differs by %.1e\n", s[1].input,
            s[1].residual, s[0].input, s[0].residual, solver_distance(have, shift[0], N * K));
@@ -325,8 +388,9 @@ static void statistics_and_targets(void **state)
         sw_factor_free(&factor[side]);
         sw_hessian_free(&seen[side]);
         sw_hessian_free(&held[side]);
+        sw_device_put(gpu, weighed[side].d);
     }
-    free(have), free(x), free(dx), free(dr), free(w);
+    free(have), free(x), free(dx), free(dr), free(w), free(sampled);
 }
 
 

@@ -8,7 +8,8 @@
  * the original stream is seen in a block with the scale, or in one without it that is told of it:
  * powers of two, so that both have to come to the same. Experts that are held from observing
  * to moving, and an original block that was loaded beside solving, move the streams as blocks do
- * that are loaded then.
+ * that are loaded then. Streams begin with the bytes of the engine on the host, wherever they are
+ * looked up.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -361,6 +362,97 @@ static void held_experts_move_the_streams(void **state)
     for (int i = 0; i < 2; i++) free(held[i]), free(anew[i]);
 }
 
+/* --- where they begin --- */
+
+/* What the engine on the host makes of the tokens. */
+static float *embedded(const stats_case *c)
+{
+    const int64_t n = c->calib.n_seqs * c->calib.seq_len;
+    float *x = malloc(sizeof *x * (size_t)(n * c->ckpt.model.hidden));
+    sw_engine *engine = NULL;
+    sw_lm ends = {0};
+
+    MUST(sw_engine_new(&engine, &c->ckpt.model, n, c->calib.seq_len, 2, &err));
+    MUST(sw_lm_load_tables(&ends, &c->ckpt.model, c->ckpt.st, &err));
+    MUST(sw_engine_embed(engine, &ends, x, c->calib.ids, c->calib.n_seqs, c->calib.seq_len, 0,
+                         &err));
+    sw_lm_free(&ends);
+    sw_engine_free(engine);
+    return x;
+}
+
+/* Both streams again, which hold something else before: by a look-up on the device, or not. */
+static void begin_anew(bool *is_done, sw_streams *s, const stats_case *c, const uint32_t *ids)
+{
+    const sw_cuda_streams *on = s->own;
+    const int64_t n_bytes = c->calib.n_seqs * c->calib.seq_len * c->ckpt.model.hidden * 4;
+    sw_lm ends = {0};
+
+    MUST(sw_device_fill(gpu, on->d_x, 0xff, n_bytes, &err));
+    MUST(sw_device_fill(gpu, on->d_x0, 0xff, n_bytes, &err));
+    MUST(sw_lm_load_tables(&ends, &c->ckpt.model, c->ckpt.st, &err));
+    MUST(sw_backend_cuda.streams_embed(is_done, s, &ends, ids, &err));
+    sw_lm_free(&ends);
+}
+
+static void check_begin(const sw_streams *s, const float *want, int64_t n_bytes)
+{
+    const sw_cuda_streams *on = s->own;
+    float *have[] = {fetch(on->d_x, n_bytes), fetch(on->d_x0, n_bytes)};
+
+    for (int i = 0; i < 2; i++) {
+        assert_memory_equal(have[i], want, (size_t)n_bytes);
+        free(have[i]);
+    }
+}
+
+/* n_seqs windows of a model: those whose embedding is a look-up have it on the device, where the
+ * table is less than the rows; all begin with the bytes of the engine on the host. */
+static void begin(const char *arch, int64_t n_seqs, bool looks_up)
+{
+    const sw_place at = {.backend = &sw_backend_cuda, .device = solver, .n_threads = 2};
+    uint32_t *ids = malloc(sizeof *ids * SEQS * LEN);
+    bool is_done = !looks_up;
+    sw_streams s = {0};
+    test_rng rng = {29};
+    sw_err refusal = {0};
+    int64_t n_bytes;
+    stats_case c;
+    float *want;
+
+    stats_case_open(&c, arch);
+    for (int i = 0; i < SEQS * LEN; i++)
+        ids[i] = (uint32_t)(test_uniform(&rng) * (double)c.ckpt.model.vocab);
+    ids[1] = (uint32_t)c.ckpt.model.vocab - 1;
+    c.calib = (sw_calib){ids, n_seqs, LEN};
+    n_bytes = n_seqs * LEN * c.ckpt.model.hidden * 4;
+    want = embedded(&c);
+    MUST(sw_streams_new(&s, &at, &c.ckpt.model, c.ckpt.st, &c.calib, true, NULL, &err));
+    check_begin(&s, want, n_bytes);
+    begin_anew(&is_done, &s, &c, ids);
+    assert_int_equal(is_done, looks_up);
+    if (looks_up) check_begin(&s, want, n_bytes);
+    ids[2] = (uint32_t)c.ckpt.model.vocab;
+    begin_anew(&is_done, &s, &c, ids);
+    assert_false(is_done);
+    sw_streams_free(&s);
+    assert_int_equal(sw_streams_new(&s, &at, &c.ckpt.model, c.ckpt.st, &c.calib, true, NULL,
+                                    &refusal),
+                     SW_E_FORMAT);
+    stats_case_close(&c);
+    free(want);
+    free(ids);
+}
+
+static void streams_begin_with_rows_of_the_table(void **state)
+{
+    (void)state;
+    begin("llama", SEQS, true);
+    begin("gemma2", SEQS, true);  /* scaled */
+    begin("opt", SEQS, false);    /* positions */
+    begin("llama", 1, false);     /* fewer tokens than it takes */
+}
+
 static int open_all(void **state)
 {
     (void)state;
@@ -377,7 +469,8 @@ int main(int argc, char *argv[])
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(scales_are_divided_out),
                                        cmocka_unit_test(original_moves_while_it_is_seen),
-                                       cmocka_unit_test(held_experts_move_the_streams)};
+                                       cmocka_unit_test(held_experts_move_the_streams),
+                                       cmocka_unit_test(streams_begin_with_rows_of_the_table)};
 
     if (sw_device_count() < 1) {
         printf("no CUDA device: nothing was tested\n");

@@ -60,6 +60,16 @@ static sw_code check_call(const sw_device_engine *e, int64_t n_seqs, int64_t seq
                    (long long)n_seqs, (long long)seq_len, (long long)e->max_tokens);
 }
 
+sw_code sw_device_engine_embed(sw_device_engine *e, float *d_x, const uint16_t *d_table,
+                               const uint32_t *d_ids, int64_t n, sw_err *err)
+{
+    const sw_embed_args args = {.x = d_x, .embed = d_table, .ids = d_ids, .n = n,
+                                .hidden = e->m->hidden, .seq_len = n,
+                                .scale = (float)e->m->embed_scale};
+
+    return sw_cuda_embed(&args, e->how, err);
+}
+
 sw_code sw_device_engine_rest(sw_device_engine *e, const sw_device_block *block, float *d_x,
                               int64_t n_seqs, int64_t seq_len, sw_half half, sw_site site,
                               const void *d_rows, sw_err *err)

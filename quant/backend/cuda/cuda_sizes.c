@@ -37,6 +37,18 @@ int64_t sw_cuda_batch_seqs(const sw_model *m, int64_t chunk_seqs, int64_t seq_le
     return sw_min_i64(n_chunks * chunk_seqs, sw_max_i64(chunk_seqs, n_seqs));
 }
 
+int64_t sw_cuda_look_up_bytes(int64_t n_rows, int64_t hidden, int64_t n_tokens)
+{
+    return 2 * n_rows * hidden + 4 * n_tokens;
+}
+
+bool sw_cuda_looks_up(int64_t left_bytes, int64_t n_rows, int64_t hidden, int64_t n_tokens)
+{
+    const int64_t bytes = sw_cuda_look_up_bytes(n_rows, hidden, n_tokens);
+
+    return bytes <= left_bytes && bytes < 4 * n_tokens * hidden;
+}
+
 /* Bytes that all experts of a layer take on a device, in BF16. */
 static int64_t weights_there(const sw_model *m)
 {

@@ -11,6 +11,11 @@ int sw_cuda_lanes_in(int64_t left_bytes, int64_t item_bytes);
 /* Windows that run through a block at a time, of n_seqs that are here, on a device of cap_bytes. */
 int64_t sw_cuda_batch_seqs(const sw_model *model, int64_t chunk_seqs, int64_t seq_len,
                            int64_t n_seqs, int64_t cap_bytes);
+/* Whether n_tokens streams are to begin by a table of n_rows tokens in BF16 on the device: where so
+ * much is left, and where the rows as floats would be more to send. */
+bool sw_cuda_looks_up(int64_t left_bytes, int64_t n_rows, int64_t hidden, int64_t n_tokens);
+/* What that takes of the device. */
+int64_t sw_cuda_look_up_bytes(int64_t n_rows, int64_t hidden, int64_t n_tokens);
 /* Bytes that the sums of experts may take at a time where so much is left. */
 int64_t sw_cuda_sums_bytes_in(int64_t left_bytes, const sw_model *model);
 /* Rows of an expert's inputs, of k, that are gathered before their products are summed: a chunk of

@@ -24,42 +24,72 @@ static void put_rows(device_rows *r, const sw_factor *f)
         sw_device_put(sw_cuda_gpu(&f->place), taken[i]);
 }
 
-static sw_code copy_rows(double *d_to, const double *from, int64_t row0, int64_t n,
+/* d_to [n, k] += the rows of d_from [n_out, k], on the device, that the sample has. */
+static sw_code add_rows(double *d_to, const double *d_from, const sw_row_sample *rows,
+                        const sw_factor *f, sw_err *err)
+{
+    const int64_t k = f->k_in, n = sw_row_sample_count(rows);
+    sw_row_run run;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < n && rc == SW_OK; i += run.n) {
+        run = sw_row_sample_run(rows, i, n);
+        rc = sw_solver_axpy(sw_cuda_solver(&f->place), d_to + i * k, 1.0, d_from + run.row * k,
+                            run.n * k, err);
+    }
+    return rc;
+}
+
+static sw_code copy_rows(double *d_to, const double *d_from, const sw_row_sample *rows,
                          const sw_factor *f, sw_err *err)
 {
-    sw_code rc =
-        sw_device_fill(sw_cuda_gpu(&f->place), d_to, 0, n * f->k_in * (int64_t)sizeof *d_to, err);
+    const int64_t n_bytes = sw_row_sample_count(rows) * f->k_in * (int64_t)sizeof *d_to;
+    const sw_code rc = sw_device_fill(sw_cuda_gpu(&f->place), d_to, 0, n_bytes, err);
 
-    return rc == SW_OK ? sw_solver_axpy(sw_cuda_solver(&f->place), d_to, 1.0, from + row0 * f->k_in,
-                                        n * f->k_in, err)
-                       : rc;
+    return rc == SW_OK ? add_rows(d_to, d_from, rows, f, err) : rc;
+}
+
+/* d_to [n, k] = the same of floats in memory. */
+static sw_code widen_rows(double *d_to, const float *from, const sw_row_sample *rows,
+                          const sw_factor *f, sw_err *err)
+{
+    const int64_t k = f->k_in, n = sw_row_sample_count(rows);
+    sw_row_run run;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < n && rc == SW_OK; i += run.n) {
+        run = sw_row_sample_run(rows, i, n);
+        rc = sw_solver_widen(sw_cuda_solver(&f->place), d_to + i * k, from + run.row * k,
+                             run.n * k, err);
+    }
+    return rc;
 }
 
 /* W D of these rows, from the sums or as a product. */
 static sw_code times_cross(double *d_to, const device_rows *r, const sw_factor *f,
-                           const sw_hessian *hess, int64_t row0, sw_err *err)
+                           const sw_hessian *hess, const sw_row_sample *rows, sw_err *err)
 {
-    if (hess->is_weighed) return copy_rows(d_to, hess->d, row0, r->n, f, err);
+    if (hess->is_weighed) return copy_rows(d_to, hess->d, rows, f, err);
     return sw_solver_times(sw_cuda_solver(&f->place), d_to, 0.0, 1.0, r->wide, hess->d, r->n,
                            f->k_in, err);
 }
 
 static sw_code form_rows(double (*by_row)[5], device_rows *r, const sw_factor *f,
-                         const sw_hessian *seen, const sw_hessian *held, int64_t row0,
-                         bool with_residual, sw_err *err)
+                         const sw_hessian *seen, const sw_hessian *held,
+                         const sw_row_sample *rows, bool with_residual, sw_err *err)
 {
     int64_t k = f->k_in, n = r->n;
     sw_solver *s = sw_cuda_solver(&f->place);
     sw_code rc;
 
 #define TRY(call) if ((rc = (call)) != SW_OK) return rc
-    TRY(times_cross(r->sd, r, f, seen, row0, err));
-    TRY(times_cross(r->b, r, f, held, row0, err));
+    TRY(times_cross(r->sd, r, f, seen, rows, err));
+    TRY(times_cross(r->b, r, f, held, rows, err));
     TRY(sw_solver_times_inverse(s, r->sd, r->t, sw_cuda_factor(f), n, err));
     if (with_residual) {
-        TRY(copy_rows(r->sr, seen->r, row0, n, f, err));
+        TRY(copy_rows(r->sr, seen->r, rows, f, err));
         TRY(sw_solver_times_inverse(s, r->sr, r->t, sw_cuda_factor(f), n, err));
-        TRY(sw_solver_axpy(s, r->b, 1.0, held->r + row0 * k, n * k, err));
+        TRY(add_rows(r->b, held->r, rows, f, err));
     }
     TRY(sw_solver_times(s, r->t, 0.0, 1.0, r->sd, held->h, n, k, err));
     TRY(sw_solver_inner_rows(&by_row[0][0], 5, s, r->t, r->sd, n, k, err));
@@ -73,11 +103,11 @@ static sw_code form_rows(double (*by_row)[5], device_rows *r, const sw_factor *f
 }
 
 sw_code sw_cuda_target_form(double (*by_row)[5], const sw_factor *f, const sw_hessian *seen,
-                            const sw_hessian *held, const float *w, int64_t n_out,
+                            const sw_hessian *held, const float *w, const sw_row_sample *rows,
                             bool with_residual, sw_err *err)
 {
-    sw_solver *s = sw_cuda_solver(&f->place);
-    int64_t k = f->k_in, n = sw_solver_rows(s, n_out, 5 * 8 * k);
+    const int64_t n_all = sw_row_sample_count(rows);
+    const int64_t n = sw_solver_rows(sw_cuda_solver(&f->place), n_all, 5 * 8 * f->k_in);
     device_rows r = {0};
     sw_code rc = take(&r.wide, f, n, err);
 
@@ -85,10 +115,12 @@ sw_code sw_cuda_target_form(double (*by_row)[5], const sw_factor *f, const sw_he
     if (rc == SW_OK && with_residual) rc = take(&r.sr, f, n, err);
     if (rc == SW_OK) rc = take(&r.b, f, n, err);
     if (rc == SW_OK) rc = take(&r.t, f, n, err);
-    for (int64_t row = 0; row < n_out && rc == SW_OK; row += n) {
-        r.n = sw_min_i64(n, n_out - row);
-        if (!seen->is_weighed) rc = sw_solver_widen(s, r.wide, w + row * k, r.n * k, err);
-        if (rc == SW_OK) rc = form_rows(by_row + row, &r, f, seen, held, row, with_residual, err);
+    for (int64_t row = 0; row < n_all && rc == SW_OK; row += n) {
+        const sw_row_sample some = sw_row_sample_part(rows, row, sw_min_i64(row + n, n_all));
+
+        r.n = sw_row_sample_count(&some);
+        if (!seen->is_weighed) rc = widen_rows(r.wide, w, &some, f, err);
+        if (rc == SW_OK) rc = form_rows(by_row + row, &r, f, seen, held, &some, with_residual, err);
     }
     put_rows(&r, f);
     return rc;

@@ -187,6 +187,34 @@ static void check_hidden(const recipe *r, const char *config, const open_model *
     n_with_hidden++;
 }
 
+/* A model that is said to look tokens up begins with rows of its table times its scale, and nothing
+ * beside them: who has that table on a device makes the rows there. Configs that it is said of, and
+ * others. */
+static int n_look_up[2];
+static void check_look_up(const recipe *r, const open_model *m, const reference_logits *ref)
+{
+    const sw_weight *table = &m->lm.embed;
+    const int64_t n = ref->seq_len, hidden = m->model.hidden;
+    const int64_t row_bytes = hidden * sw_dtype_bits(table->dense_dtype) / 8;
+    sw_engine *e = open_engine(m, n, 1);
+    float *have = NULL, *want = NULL;
+
+    n_look_up[sw_lm_only_looks_up(&m->lm)]++;
+    MUST(SW_MEM_GET(&have, n * hidden, "rows", err));
+    MUST(SW_MEM_GET(&want, n * hidden, "rows", err));
+    MUST(sw_engine_embed(e, &m->lm, have, ref->ids, 1, n, 0, err));
+    for (int64_t t = 0; t < n; t++)
+        MUST(sw_float_decode_n(want + t * hidden, (const char *)table->dense +
+                                                      ref->ids[t] * row_bytes,
+                               table->dense_dtype, hidden, err));
+    for (int64_t i = 0; i < n * hidden; i++) want[i] *= (float)m->model.embed_scale;
+    if (sw_lm_only_looks_up(&m->lm) && memcmp(have, want, sizeof *want * (size_t)(n * hidden)))
+        fail_msg("%s: more than a look-up", r->name);
+    sw_mem_put(have);
+    sw_mem_put(want);
+    sw_engine_free(e);
+}
+
 static void check_config(const scratch *s, const recipe *r, const char *config)
 {
     char from[128], path[160];
@@ -210,6 +238,7 @@ static void check_config(const scratch *s, const recipe *r, const char *config)
     }
     (void)snprintf(path, sizeof path, "%s/hidden.safetensors", from);
     if (sw_path_exists(path)) check_hidden(r, config, &m, &ref);
+    check_look_up(r, &m, &ref);
     reference_close(&ref);
     open_model_close(&m);
 }
@@ -232,6 +261,13 @@ static void test_hidden_states_were_seen(void **state)
 {
     (void)state;
     assert_int_equal(n_with_hidden, 10);
+}
+
+static void test_some_only_look_up(void **state)
+{
+    (void)state;
+    print_message("           %d configs look up, %d do not\n", n_look_up[true], n_look_up[false]);
+    assert_true(n_look_up[false] >= 5 && n_look_up[true] >= 50);
 }
 
 /* A session whose layers keep more than keys and values takes a text in uneven pieces, some longer
@@ -351,7 +387,7 @@ int main(void)
     static const char *const with_states[] = {"qwen3_5_text", "bamba", "lfm2", "kimi_linear",
                                               "glm_moe_dsa_sparse", "deepseek_v4"};
     enum { N_STATES = sizeof with_states / sizeof with_states[0] };
-    struct CMUnitTest tests[N_RECIPES + N_STATES + 4];
+    struct CMUnitTest tests[N_RECIPES + N_STATES + 5];
 
     for (size_t i = 0; i < N_RECIPES; i++)
         tests[i] = (struct CMUnitTest){.name = recipes[i].name, .test_func = test_recipe,
@@ -366,5 +402,6 @@ int main(void)
         (struct CMUnitTest)cmocka_unit_test(test_token_experts_checked);
     tests[N_RECIPES + N_STATES + 3] =
         (struct CMUnitTest)cmocka_unit_test(test_hidden_states_were_seen);
+    tests[N_RECIPES + N_STATES + 4] = (struct CMUnitTest)cmocka_unit_test(test_some_only_look_up);
     return cmocka_run_group_tests_name("recipes", tests, NULL, NULL);
 }

@@ -351,6 +351,20 @@ static void test_passes_fill_lanes(void **state)
     assert_false(sw_experts_go_on(SW_EXPERTS_SHRINK, &sw_backend_cpu));
 }
 
+/* 128256 tokens of 4096: a table of 1.05 GB, where the rows of 512 windows are 17 GB. */
+static void test_table_of_tokens(void **state)
+{
+    const int64_t vocab = 128256, hidden = 4096, n = 512 * 2048;
+    const int64_t bytes = 2 * vocab * hidden + 4 * n;
+
+    (void)state;
+    assert_int_equal(sw_cuda_look_up_bytes(vocab, hidden, n), bytes);
+    assert_true(sw_cuda_looks_up(bytes, vocab, hidden, n));
+    assert_false(sw_cuda_looks_up(bytes - 1, vocab, hidden, n));
+    assert_false(sw_cuda_looks_up(100 * GB, vocab, hidden, 32 * 2000)); /* rows are less */
+    assert_true(sw_cuda_looks_up(100 * GB, vocab, hidden, 32 * 2048));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -359,7 +373,8 @@ int main(void)
         cmocka_unit_test(test_work_of_ranks),
         cmocka_unit_test(test_experts),  cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_solve),    cmocka_unit_test(test_can),
-        cmocka_unit_test(test_outliers), cmocka_unit_test(test_passes_fill_lanes)};
+        cmocka_unit_test(test_outliers), cmocka_unit_test(test_passes_fill_lanes),
+        cmocka_unit_test(test_table_of_tokens)};
 
     return cmocka_run_group_tests_name("memory of a device", tests, NULL, NULL);
 }
