@@ -249,19 +249,17 @@ static const sw_place *place_of(sw_site_stats *stats)
     return &sw_site_stats_sum(stats, i)->place;
 }
 
-sw_code sw_sums_gather(sw_sums *sums, sw_team *team, sw_err *err)
+sw_code sw_sums_gather(sw_sums *sums, sw_carrier *carrier, sw_err *err)
 {
     const sw_place at = *place_of(sums->stats);
-    sw_carrier c = {.team = team, .backend = sw_backend_of(&at)};
+    sw_team *team = carrier->team;
     sw_span span;
     sw_code rc;
 
     if (sw_team_size(team) == 1) return SW_OK;
     span = sw_span_open("gather");
-    if ((rc = c.backend->link_new(&c.link, &at, team, err)) == SW_OK)
-        rc = gather_all(sums, &c, err);
+    if ((rc = sw_carrier_for(carrier, &at, err)) == SW_OK) rc = gather_all(sums, carrier, err);
     if (rc == SW_OK) rc = sw_sizes_gather(sums, team, err);
-    c.backend->link_free(c.link, rc == SW_OK);
     if (!sums->is_for_all) drop_others(sums->stats, team);
     sw_span_close(span, NULL);
     return rc;
