@@ -40,6 +40,8 @@ typedef struct sw_sum_head {
  * are used up; the first may be `own`, which becomes that of the whole text at every rank. */
 sw_code sw_sum_for_all(sw_hessian *own, sw_hessian *const *mine, int n_mine, int64_t n_pieces,
                        const sw_carrier *carrier, sw_err *err) SW_MUST_USE;
+/* The same of all sums of experts: each becomes that of the whole text at its owner. */
+sw_code sw_sums_for_owners(sw_sums *sums, const sw_carrier *carrier, sw_err *err) SW_MUST_USE;
 
 /* The rank that solves an expert. */
 int sw_sums_owner(int64_t expert, int n_ranks);
