@@ -166,6 +166,7 @@ static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
     run.args = args.items;
     if ((rc = sw_ranks_begin(&run, cmd, common, &err)) != SW_OK) goto done;
     if (!common->threads) common->threads = sw_cpu_count();
+    sw_team_use_threads(run.team, (int)common->threads);
     term.team = run.team;
     term.is_quiet = common->quiet != 0;
     sw_term_begin(&term, common->progress, common->color, cmd->name);

@@ -10,6 +10,7 @@
 #include "formats/num/half.h"
 
 #define ROWS 64 /* of a chunk */
+#define CODES_MAX 256
 #define NARROWED 2048 /* floats to BF16 at a time */
 
 typedef struct row_job {
@@ -20,7 +21,6 @@ typedef struct row_job {
     int64_t *bad;     /* [chunks] first element that is not finite, or -1 */
     const double *rows, *cols; /* scaling: what to divide and multiply by, or NULL */
     const sw_qtensor *q; /* decoding */
-    int64_t first_row;   /* closing up: of the rows in hand */
     float *size;         /* [threads, k] largest magnitudes; each beside a chunk's rows in w */
 } row_job;
 
@@ -190,42 +190,83 @@ void sw_weight_decode(float *w, const sw_qtensor *q, int n_threads)
     sw_parallel_for(n_threads, q->n_out, ROWS, decode_rows, &job);
 }
 
-/* A chunk's floats to BF16 at the chunk's own beginning. */
-static void narrow_rows(void *ctx, int64_t begin, int64_t end, int thread)
+/* A row to BF16 by way of floats. */
+static void narrow_row(uint16_t *to, float *row, const sw_qtensor *q, int64_t n)
 {
-    const row_job *job = ctx;
-    const int64_t n = (end - begin) * job->k;
-    float *w = job->w + begin * job->k;
-    char *to = (char *)w;
-    uint16_t some[NARROWED];
+    sw_qtensor_decode_rows(row, q, n, 1);
+    for (int64_t i = 0; i < q->k_in; i += NARROWED) { /* `to` may begin where `row` does */
+        const size_t n_here = (size_t)sw_min_i64(NARROWED, q->k_in - i);
+        uint16_t some[NARROWED];
 
-    decode_rows(ctx, begin, end, thread);
-    for (int64_t i = 0; i < n; i += NARROWED) { /* never ahead of what is read */
-        const size_t n_here = (size_t)sw_min_i64(NARROWED, n - i);
-
-        sw_bf16_encode_n(some, w + i, n_here);
-        memcpy(to + 2 * i, some, n_here * sizeof *some);
+        sw_bf16_encode_n(some, row + i, n_here);
+        memcpy(to + i, some, n_here * sizeof *some);
     }
 }
 
-/* A chunk to where it follows the one before it. */
-static void close_up(void *ctx, int64_t begin, int64_t end, int thread)
+/* Columns of a row per group. */
+static int64_t group_step(const sw_qtensor *q)
+{
+    return q->spec.group_elems ? q->spec.group_elems : q->k_in;
+}
+
+/* Where a group has far more columns than there are codes, each code is worked out once for it. */
+static bool is_looked_up(const sw_qtensor *q)
+{
+    return !q->g_idx && !q->spec.n_outliers && q->spec.num->code_max < CODES_MAX &&
+           group_step(q) >= 4 * (q->spec.num->code_max + 1);
+}
+
+/* What each code means in a group of row n: as of a row of its own, which has all of them. */
+static void decode_codes(float values[CODES_MAX], const sw_qtensor *q, int64_t n, int64_t group)
+{
+    const int64_t at = n * q->n_groups + group;
+    uint8_t codes[CODES_MAX];
+    sw_qtensor all = *q;
+
+    for (int code = 0; code < CODES_MAX; code++) codes[code] = (uint8_t)code;
+    all.codes = codes;
+    all.k_in = q->spec.num->code_max + 1;
+    all.scales += at;
+    if (all.zeros) all.zeros += at;
+    all.spec.group_elems = 0;
+    sw_qtensor_decode_rows(values, &all, 0, 1);
+}
+
+static void look_up_row(uint16_t *to, const sw_qtensor *q, int64_t n)
+{
+    const uint8_t *codes = q->codes + n * q->k_in;
+    const int64_t step = group_step(q);
+
+    for (int64_t begin = 0; begin < q->k_in; begin += step) {
+        const int64_t end = sw_min_i64(begin + step, q->k_in);
+        float values[CODES_MAX];
+        uint16_t narrow[CODES_MAX];
+
+        decode_codes(values, q, n, begin / step);
+        sw_bf16_encode_n(narrow, values, (size_t)q->spec.num->code_max + 1);
+        for (int64_t i = begin; i < end; i++) to[i] = narrow[codes[i]];
+    }
+}
+
+/* Floats of a row go behind all that is made, where they stay in the thread's cache: to the last of
+ * w's rows, one a thread. */
+static void narrow_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const row_job *job = ctx;
-    int64_t from = (job->first_row + begin) * job->k, n = (end - begin) * job->k;
+    float *row = job->w + (job->q->n_out - 1 - thread) * job->k;
 
-    (void)thread;
-    memcpy((char *)job->w + 2 * from, job->w + from, (size_t)(2 * n));
+    for (int64_t n = begin; n < end; n++) {
+        uint16_t *to = (uint16_t *)job->w + n * job->k;
+
+        if (is_looked_up(job->q)) look_up_row(to, job->q, n);
+        else narrow_row(to, row, job->q, n);
+    }
 }
 
 void sw_weight_decode_bf16(float *w, const sw_qtensor *q, int n_threads)
 {
+    const int64_t n_rows = sw_max_i64(1, q->n_out / 2); /* of floats, behind what is made */
     row_job job = {.w = w, .k = q->k_in, .q = q};
 
-    sw_parallel_for(n_threads, q->n_out, ROWS, narrow_rows, &job);
-    /* chunks [c, 2 c) go to where [c / 2, c) were, which have left by then */
-    for (int64_t row = ROWS; row < q->n_out; row *= 2) {
-        row_job some = {.w = w, .k = q->k_in, .first_row = row};
-        sw_parallel_for(n_threads, sw_min_i64(row, q->n_out - row), ROWS, close_up, &some);
-    }
+    sw_parallel_for((int)sw_min_i64(n_threads, n_rows), q->n_out, ROWS, narrow_rows, &job);
 }

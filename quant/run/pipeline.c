@@ -271,7 +271,7 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
             rc = sink->end_block(sink->self, layer, err);
     }
     if (rc == SW_OK) sw_progress_step(progress, "quantize", n_layers, n_layers);
-    sw_streams_free(&streams);
+    sw_streams_end(&streams, rc);
     sw_weight_rooms_end(&rooms);
     return rc;
 }

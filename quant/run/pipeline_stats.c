@@ -207,7 +207,7 @@ sw_code sw_quant_run_stats(const sw_model *model, const sw_st *st, const sw_zpac
     }
     if (rc == SW_OK) sw_progress_step(progress, "quantize", n_layers, n_layers);
     sw_weight_rooms_end(&f.rooms);
-    sw_streams_free(&f.streams);
+    sw_streams_end(&f.streams, rc);
     sw_stats_windows_free(&f.windows);
     return rc;
 }

@@ -34,7 +34,7 @@ sw_code sw_block_probe_new(sw_block_probe *out, sw_streams *streams, sw_err *err
     const uint8_t *parts = streams->parts;
     uint8_t *own = NULL;
     sw_block_probe p = {.streams = streams,
-                        .here = sw_streams_pieces(streams, sw_team_rank(streams->team))};
+                        .here = sw_streams_pieces(streams, sw_team_rank(streams->carrier.team))};
     sw_code rc = SW_OK;
 
     if (!parts &&
@@ -119,7 +119,7 @@ int64_t sw_block_probe_batch(const sw_block_probe *probe, sw_block_probe_part pa
 static sw_code gather(void *items, size_t size, const int64_t *before, const sw_streams *s,
                       sw_err *err)
 {
-    const int n_ranks = sw_team_size(s->team);
+    const int n_ranks = sw_team_size(s->carrier.team);
     size_t *begins = NULL;
     sw_code rc;
 
@@ -127,7 +127,7 @@ static sw_code gather(void *items, size_t size, const int64_t *before, const sw_
     if ((rc = SW_MEM_GET(&begins, n_ranks + 1, "figures of ranks", err)) != SW_OK) return rc;
     for (int rank = 0; rank < n_ranks; rank++)
         begins[rank + 1] = (size_t)before[sw_streams_pieces(s, rank).end] * size;
-    rc = sw_team_gather(s->team, items, begins, err);
+    rc = sw_team_gather(s->carrier.team, items, begins, err);
     sw_mem_put(begins);
     return rc;
 }
@@ -208,7 +208,7 @@ sw_code sw_block_probe_rows(sw_probe_rows *rows, const sw_block_probe *probe,
 
     for (int64_t i = 0; i <= SW_PIECES_MAX; i++) before[i] = i;
     if (rc == SW_OK) rc = gather(rows->of_piece, sizeof *rows->of_piece, before, s, err);
-    return rc == SW_OK ? gather_amax(rows->amax, rows->k, s->team, err) : rc;
+    return rc == SW_OK ? gather_amax(rows->amax, rows->k, s->carrier.team, err) : rc;
 }
 
 sw_hessian *sw_block_probe_sum(sw_site_stats *stats, sw_site site, int64_t expert)
@@ -225,11 +225,11 @@ sw_code sw_block_probe_hessians(sw_site_stats *stats, const sw_block_probe *prob
                                 sw_block_probe_part part, const sw_block *block, sw_site site,
                                 sw_err *err)
 {
-    const sw_streams *s = probe->streams;
+    sw_streams *s = probe->streams;
     sw_sums sums = {.stats = stats, .n_pieces = s->n_pieces, .is_for_all = true};
     sw_code rc = sw_backend_of(&s->place)->probe_hessians(&sums, probe, part, block, site, err);
 
-    if (rc == SW_OK) rc = sw_sums_gather(&sums, s->team, err);
+    if (rc == SW_OK) rc = sw_sums_gather(&sums, &s->carrier, err);
     sw_sums_free(&sums);
     return rc;
 }

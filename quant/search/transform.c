@@ -170,12 +170,12 @@ static sw_code share_values(float *const *values, const sw_group *g, const sw_si
                             sw_err *err)
 {
     const sw_backend *backend = sw_backend_of(&g->place);
+    sw_carrier *carrier = &g->probe->streams->carrier;
     sw_team *team = g->options->team;
-    void *link = NULL;
     sw_code rc;
 
     if (sw_team_size(team) == 1) return SW_OK;
-    rc = backend->link_new(&link, &g->place, team, err);
+    rc = sw_carrier_for(carrier, &g->place, err);
     for (int64_t i = 0; i < g->n_readers; i++)
         for (int rank = 0; is_cut(&g->specs[i]) && rank < sw_team_size(team); rank++) {
             const sw_rows rows = rows_of(g, i, share, rank);
@@ -184,10 +184,9 @@ static sw_code share_values(float *const *values, const sw_group *g, const sw_si
 
             if (rc != SW_OK || !n_bytes) continue;
             rc = rank == sw_team_rank(team)
-                     ? backend->link_send(link, at, n_bytes, -1, err)
-                     : backend->link_receive(link, at, n_bytes, rank, true, err);
+                     ? backend->link_send(carrier->link, at, n_bytes, -1, err)
+                     : backend->link_receive(carrier->link, at, n_bytes, rank, true, err);
         }
-    backend->link_free(link, rc == SW_OK);
     return rc;
 }
 

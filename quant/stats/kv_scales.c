@@ -52,7 +52,7 @@ sw_code sw_kv_range_find(sw_kv_range *out, sw_streams *streams, const sw_block *
     if (streams->n_seqs)
         rc = sw_backend_of(&streams->place)
                  ->find_kv_range(&range, streams, block, progress, err);
-    if (rc == SW_OK) rc = sw_kv_range_gather(&range, streams->team, err);
+    if (rc == SW_OK) rc = sw_kv_range_gather(&range, streams->carrier.team, err);
     if (rc != SW_OK) return rc;
     if (range.is_broken)
         return SW_FAIL(err, SW_E_FORMAT, "layer %lld: a key or a value is not finite",

@@ -139,7 +139,7 @@ sw_code sw_ranges_find(sw_range ranges[SW_SITE_COUNT], sw_streams *streams,
     if (streams->n_seqs)
         rc = sw_backend_of(&streams->place)
                  ->find_ranges(ranges, streams, is_wanted, block, progress, err);
-    return rc == SW_OK ? sw_ranges_gather(ranges, streams->team, err) : rc;
+    return rc == SW_OK ? sw_ranges_gather(ranges, streams->carrier.team, err) : rc;
 }
 
 static sw_code find_scales(float *input_scale, sw_site_stats *stats, sw_streams *streams,

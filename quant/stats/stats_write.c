@@ -333,6 +333,6 @@ sw_code sw_stats_collect(sw_zpack_writer *w, const sw_model *model, const sw_st 
         sw_block_free(&block);
     }
     if (rc == SW_OK) sw_progress_step(progress, "calibrate", model->n_layers, model->n_layers);
-    sw_streams_free(&streams);
+    sw_streams_end(&streams, rc);
     return rc;
 }

@@ -103,7 +103,7 @@ int64_t sw_streams_piece_seq(const sw_streams *s, int64_t piece)
 
 sw_piece_run sw_streams_pieces(const sw_streams *s, int rank)
 {
-    const int n_ranks = sw_team_size(s->team);
+    const int n_ranks = sw_team_size(s->carrier.team);
 
     return (sw_piece_run){sw_piece_of_rank(s->n_pieces, rank, n_ranks),
                           sw_piece_of_rank(s->n_pieces, rank + 1, n_ranks)};
@@ -121,8 +121,8 @@ sw_code sw_streams_new_shared(sw_streams *out, const sw_place *at, const sw_mode
                               const char *spill_dir, struct sw_team *team, sw_err *err)
 {
     sw_streams s = {.model = model, .n_text_seqs = calib->n_seqs, .seq_len = calib->seq_len,
-                    .chunk_seqs = sw_streams_chunk_seqs(calib), .place = *at, .team = team,
-                    .has_original = with_original};
+                    .chunk_seqs = sw_streams_chunk_seqs(calib), .place = *at,
+                    .carrier = {.team = team}, .has_original = with_original};
     sw_piece_run here;
     sw_code rc;
 
@@ -147,12 +147,19 @@ void sw_streams_forget(sw_streams *s) { sw_backend_of(&s->place)->streams_forget
 
 void sw_streams_free(sw_streams *s)
 {
+    sw_carrier_end(&s->carrier, false);
     sw_backend_of(&s->place)->streams_free(s);
     sw_engine_free(s->engine);
     sw_mem_put(s->work);
     sw_mem_put(s->side);
     sw_mem_put(s->side0);
     memset(s, 0, sizeof *s);
+}
+
+void sw_streams_end(sw_streams *s, sw_code code)
+{
+    sw_carrier_end(&s->carrier, code == SW_OK);
+    sw_streams_free(s);
 }
 
 int64_t sw_streams_stretch(const sw_streams *s)
@@ -177,7 +184,9 @@ int64_t sw_streams_k_max(const sw_model *model)
 
 int sw_streams_sums_alive(const sw_streams *s, bool goes_on)
 {
-    return sw_pieces_alive_at(s->n_pieces, sw_team_rank(s->team), sw_team_size(s->team), goes_on);
+    const sw_team *team = s->carrier.team;
+
+    return sw_pieces_alive_at(s->n_pieces, sw_team_rank(team), sw_team_size(team), goes_on);
 }
 
 int64_t sw_streams_piece_end(const sw_streams *s, int64_t seq)
@@ -216,7 +225,7 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
                            const sw_block *original, const sw_progress *progress, sw_err *err)
 {
     sw_sums sums = {.stats = stats, .n_pieces = s->n_pieces};
-    const sw_piece_run here = sw_streams_pieces(s, sw_team_rank(s->team));
+    const sw_piece_run here = sw_streams_pieces(s, sw_team_rank(s->carrier.team));
     sw_span span = sw_span_open("observe");
     sw_code rc = SW_OK;
 
@@ -232,7 +241,7 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
     }
     for (int i = 0; i < sums.n && rc == SW_OK; i++) rc = sw_site_stats_settle(sums.parts[i], err);
     sw_span_close(span, NULL);
-    if (rc == SW_OK) rc = sw_sums_gather(&sums, s->team, err);
+    if (rc == SW_OK) rc = sw_sums_gather(&sums, &s->carrier, err);
     if (rc == SW_OK) rc = sw_backend_of(&s->place)->streams_observed(s, stats, quantized, err);
     sw_sums_free(&sums);
     return rc;

@@ -8,6 +8,7 @@
 #ifndef SW_QUANT_STATS_STREAMS_H
 #define SW_QUANT_STATS_STREAMS_H
 
+#include "quant/carrier.h"
 #include "quant/stats/pieces.h"
 #include "quant/stats/site_stats.h"
 
@@ -22,7 +23,7 @@ typedef struct sw_streams {
     int64_t first_seq, n_text_seqs;      /* from this one on, of those of the text, */
     int64_t n_pieces;                    /* which has so many pieces (pieces.h) */
     int64_t from, to; /* windows that are here and that a backend is to observe: of one piece */
-    struct sw_team *team; /* whose ranks have the other windows; NULL: all are here */
+    sw_carrier carrier; /* to the ranks that have the other windows; of no team: all are here */
     sw_place place;  /* where the streams are and blocks run, */
     void *own;       /* in what its backend keeps */
     bool has_original; /* there is a stream of the original model beside the quantized one's */
@@ -82,6 +83,8 @@ void sw_streams_give_side(const sw_streams *s, const float *side, int64_t seq, i
 /* And out of the engine when it has run the windows [seq, seq + n_seqs). NULL `side`: nothing. */
 void sw_streams_take_side(const sw_streams *s, float *side, int64_t seq, int64_t n_seqs);
 void sw_streams_free(sw_streams *s);
+/* The same at the end of a run of which every rank calls it; `code` is how it went here. */
+void sw_streams_end(sw_streams *s, sw_code code);
 
 /* Run both streams up to the last wanted site, with `quantized` and `original` weights, and sum
  * what the wanted sites see, piece by piece: of the original stream divided by stats->scale, which

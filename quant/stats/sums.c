@@ -104,118 +104,6 @@ void sw_sums_free(sw_sums *sums)
 
 /* --- between ranks --- */
 
-static sw_code move_head(const sw_carrier *c, sw_hessian *sum, int other, bool is_had, sw_err *err)
-{
-    sw_sum_head head = {sum->n_tokens, sum->is_weighed};
-    sw_code rc = is_had ? sw_team_send(c->team, other, &head, sizeof head, err)
-                        : sw_team_receive(c->team, other, &head, sizeof head, err);
-
-    sum->n_tokens = head.n_tokens;
-    return rc == SW_OK && head.is_weighed ? sw_hessian_weigh(sum, err) : rc;
-}
-
-/* A sum of which this rank has (is_had) or gets the arrays, to or from another. What saw no token
- * holds zeros, which stay at home. */
-static sw_code move_sum(const sw_carrier *c, sw_hessian *sum, int other, bool is_had, sw_err *err)
-{
-    sw_code rc = move_head(c, sum, other, is_had, err);
-    const int64_t k = sum->k_in, n[] = {k * k, sw_hessian_d_elems(sum), sum->n_out_residual * k};
-    double *arrays[] = {sum->h, sum->d, sum->r};
-
-    for (int i = 0; i < 3 && rc == SW_OK && sum->n_tokens; i++) {
-        const int64_t size = n[i] * (int64_t)sizeof *arrays[i];
-
-        if (!arrays[i]) continue;
-        rc = is_had ? c->backend->link_send(c->link, arrays[i], size, other, err)
-                    : c->backend->link_receive(c->link, arrays[i], size, other, false, err);
-    }
-    return rc;
-}
-
-/* The runs of all ranks, in the order of the text, as they come to the rank that adds them. */
-typedef struct gathering {
-    sw_hessian *own;                /* this rank's place for the result */
-    sw_hessian *sums[SW_PIECES_MAX];
-    sw_piece_run runs[SW_PIECES_MAX];
-    sw_hessian taken[SW_PIECES_MAX]; /* of other ranks; zeroed: none */
-    int n;
-} gathering;
-
-static sw_code add(sw_hessian *into, const sw_hessian *from, sw_err *err)
-{
-    sw_code rc = SW_OK;
-
-    if (!from->n_tokens) return SW_OK;
-    rc = sw_hessian_merge_inputs(into, from, err);
-    return rc == SW_OK ? sw_hessian_merge_cross(into, from, err) : rc;
-}
-
-static sw_code push(gathering *g, sw_hessian *sum, sw_piece_run run, int64_t n_pieces, sw_err *err)
-{
-    sw_code rc = SW_OK;
-
-    g->sums[g->n] = sum;
-    g->runs[g->n++] = run;
-    while (rc == SW_OK && g->n > 1 &&
-           sw_pieces_join(g->runs[g->n - 2], g->runs[g->n - 1], n_pieces)) {
-        const int last = g->n - 1;
-
-        rc = add(g->sums[last - 1], g->sums[last], err);
-        g->runs[last - 1].end = g->runs[last].end;
-        if (g->sums[last] == &g->taken[last]) sw_hessian_free(&g->taken[last]);
-        g->n--;
-    }
-    return rc;
-}
-
-static sw_code take_run(gathering *g, int rank, sw_piece_run run, int64_t n_pieces,
-                        const sw_carrier *c, sw_err *err)
-{
-    const sw_hessian *like = g->own;
-    sw_hessian *to = &g->taken[g->n];
-    sw_code rc = sw_hessian_new_like(to, like, err);
-
-    if (rc == SW_OK) rc = move_sum(c, to, rank, false, err);
-    return rc == SW_OK ? push(g, to, run, n_pieces, err) : rc;
-}
-
-/* The result to where this rank keeps it. */
-static void keep(gathering *g)
-{
-    sw_hessian *sum = g->n ? g->sums[0] : g->own;
-
-    if (sum == g->own) return;
-    sw_hessian_free(g->own);
-    *g->own = *sum;
-    memset(sum, 0, sizeof *sum);
-}
-
-/* Sum number i of every rank's stats, all to one rank. */
-static sw_code gather_sum(sw_sums *sums, int64_t i, int to, const sw_carrier *c, sw_err *err)
-{
-    gathering g = {.own = sw_site_stats_sum(sums->stats, i)};
-    const int me = sw_team_rank(c->team), n_ranks = sw_team_size(c->team);
-    sw_code rc = SW_OK;
-
-    for (int j = 0; me != to && j < sums->n && rc == SW_OK; j++)
-        rc = move_sum(c, sw_site_stats_sum(sums->parts[j], i), to, true, err);
-    for (int rank = 0; me == to && rank < n_ranks && rc == SW_OK; rank++) {
-        sw_piece_run runs[SW_PIECES_MAX];
-        const int n = sw_pieces_left(runs, sw_piece_of_rank(sums->n_pieces, rank, n_ranks),
-                                     sw_piece_of_rank(sums->n_pieces, rank + 1, n_ranks),
-                                     sums->n_pieces);
-
-        for (int j = 0; j < n && rc == SW_OK; j++)
-            rc = rank == me ? push(&g, sw_site_stats_sum(sums->parts[j], i), runs[j],
-                                   sums->n_pieces, err)
-                            : take_run(&g, rank, runs[j], sums->n_pieces, c, err);
-    }
-    if (rc == SW_OK) keep(&g);
-    for (int j = 0; j < SW_PIECES_MAX; j++)
-        if (g.taken[j].k_in) sw_hessian_free(&g.taken[j]);
-    return rc;
-}
-
 /* Tokens that reached each expert: whole numbers, in any order. */
 static sw_code gather_counts(sw_sums *sums, sw_team *team, sw_err *err)
 {
@@ -265,34 +153,27 @@ static sw_code sum_for_all(sw_sums *sums, int64_t i, const sw_carrier *c, sw_err
 
 static sw_code gather_all(sw_sums *sums, const sw_carrier *c, sw_err *err)
 {
-    const int n_ranks = sw_team_size(c->team);
     const int64_t n = sw_site_stats_n_sums(sums->stats);
     sw_code rc = gather_counts(sums, c->team, err);
 
-    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
-        const int64_t expert = sw_site_stats_sum_expert(sums->stats, i);
-        const bool is_for_all = expert < 0 || sums->is_for_all;
-
-        if (!sw_site_stats_sum(sums->stats, i)->k_in) continue;
-        rc = is_for_all ? sum_for_all(sums, i, c, err)
-                        : gather_sum(sums, i, sw_sums_owner(expert, n_ranks), c, err);
-    }
-    return rc;
+    for (int64_t i = 0; i < n && rc == SW_OK; i++)
+        if (sw_site_stats_sum(sums->stats, i)->k_in &&
+            (sums->is_for_all || sw_site_stats_sum_expert(sums->stats, i) < 0))
+            rc = sum_for_all(sums, i, c, err);
+    return rc == SW_OK && !sums->is_for_all ? sw_sums_for_owners(sums, c, err) : rc;
 }
 
-sw_code sw_sums_gather(sw_sums *sums, sw_team *team, sw_err *err)
+sw_code sw_sums_gather(sw_sums *sums, sw_carrier *carrier, sw_err *err)
 {
     const sw_place at = *place_of(sums->stats);
-    sw_carrier c = {.team = team, .backend = sw_backend_of(&at)};
+    sw_team *team = carrier->team;
     sw_span span;
     sw_code rc;
 
     if (sw_team_size(team) == 1) return SW_OK;
     span = sw_span_open("gather");
-    if ((rc = c.backend->link_new(&c.link, &at, team, err)) == SW_OK)
-        rc = gather_all(sums, &c, err);
+    if ((rc = sw_carrier_for(carrier, &at, err)) == SW_OK) rc = gather_all(sums, carrier, err);
     if (rc == SW_OK) rc = sw_sizes_gather(sums, team, err);
-    c.backend->link_free(c.link, rc == SW_OK);
     if (!sums->is_for_all) drop_others(sums->stats, team);
     sw_span_close(span, NULL);
     return rc;

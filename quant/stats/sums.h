@@ -8,10 +8,9 @@
 #ifndef SW_QUANT_STATS_SUMS_H
 #define SW_QUANT_STATS_SUMS_H
 
+#include "quant/carrier.h"
 #include "quant/stats/pieces.h"
 #include "quant/stats/site_stats.h"
-
-struct sw_team;
 
 /* Set stats, n_pieces and, where it is wanted, is_for_all; zero the rest. */
 typedef struct sw_sums {
@@ -29,16 +28,10 @@ sw_code sw_sums_begin(sw_site_stats **part, sw_sums *sums, int64_t piece,
                       sw_err *err) SW_MUST_USE;
 /* The piece is summed, and ended where it lies (streams_observe) or settled. */
 sw_code sw_sums_end(sw_sums *sums, sw_err *err) SW_MUST_USE;
-/* All pieces of this rank are: let `stats` be that of the whole text. Every rank calls it. */
-sw_code sw_sums_gather(sw_sums *sums, struct sw_team *team, sw_err *err) SW_MUST_USE;
+/* All pieces of this rank are: let `stats` be that of the whole text. Every rank of the carrier's
+ * team calls it. */
+sw_code sw_sums_gather(sw_sums *sums, sw_carrier *carrier, sw_err *err) SW_MUST_USE;
 void sw_sums_free(sw_sums *sums); /* all but `stats`; accepts a zeroed one */
-
-/* Between which ranks sums move, and what carries them. */
-typedef struct sw_carrier {
-    struct sw_team *team;
-    const sw_backend *backend;
-    void *link; /* the backend's */
-} sw_carrier;
 
 /* What is said of a sum before its arrays. */
 typedef struct sw_sum_head {
@@ -49,6 +42,8 @@ typedef struct sw_sum_head {
  * are used up; the first may be `own`, which becomes that of the whole text at every rank. */
 sw_code sw_sum_for_all(sw_hessian *own, sw_hessian *const *mine, int n_mine, int64_t n_pieces,
                        const sw_carrier *carrier, sw_err *err) SW_MUST_USE;
+/* The same of all sums of experts: each becomes that of the whole text at its owner. */
+sw_code sw_sums_for_owners(sw_sums *sums, const sw_carrier *carrier, sw_err *err) SW_MUST_USE;
 
 /* The rank that solves an expert. */
 int sw_sums_owner(int64_t expert, int n_ranks);

@@ -1,8 +1,10 @@
 /* local.c - ranks that are processes of one host, forked by the first of them.
  *
- * They share one mapping: a ring per ordered pair, a bell per rank, and the first failure. That a
- * rank is alive the others see by a pipe whose only writing end it holds: the kernel closes it,
- * whatever ends the process. Who waits looks at the pipes and at the clock several times a second.
+ * They share one mapping: rings per ordered pair, bells per rank, and the first failure. A large
+ * message is cut into stripes, each with a ring and a bell of its own, for one thread copies far
+ * slower than memory is. That a rank is alive the others see by a pipe whose only writing end it
+ * holds: the kernel closes it, whatever ends the process. Who waits looks at the pipes and at the
+ * clock several times a second.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,9 +20,13 @@
 #include <unistd.h>
 
 #include "formats/base/mem.h"
+#include "formats/base/parallel.h"
 #include "quant/team/ring.h"
 #include "quant/team/transport.h"
 
+#define STRIPES 4
+#define ALIGNED_BYTES ((size_t)64)
+#define STRIPED_BYTES ((size_t)1 << 20) /* a message from here on has stripes */
 #define LOOK_MS 50
 #define LEAD_MS 200
 #define GRACE_S 2.0 /* after a failure, for the others to end: rank 0 alone writes */
@@ -28,13 +34,13 @@
 typedef enum failure_state { NONE, WRITING, WRITTEN } failure_state;
 
 typedef struct shared {
-    sw_bell bells[SW_TEAM_RANKS_MAX];
+    sw_bell bells[SW_TEAM_RANKS_MAX][STRIPES];
     atomic_int has_ended[SW_TEAM_RANKS_MAX]; /* by sw_team_close, so its silence is no failure */
     atomic_int failure;                      /* failure_state */
     int failed_rank;                         /* whose text it is; -1: it names the rank itself */
     sw_code code;
     char text[SW_ERR_TEXT_BYTES];
-    sw_ring rings[]; /* [from * size + to] */
+    sw_ring rings[]; /* [from * size + to][STRIPES] */
 } shared;
 
 typedef struct local {
@@ -54,6 +60,11 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static void ring_all(shared *common, int rank)
+{
+    for (int s = 0; s < STRIPES; s++) sw_bell_ring(&common->bells[rank][s]);
+}
+
 /* --- failure --- */
 
 /* The first one stays. */
@@ -66,7 +77,7 @@ static void publish(local *l, int rank, sw_code code, const char *text)
     l->common->code = code;
     (void)snprintf(l->common->text, sizeof l->common->text, "%s", text);
     atomic_store(&l->common->failure, WRITTEN);
-    for (int r = 0; r < l->size; r++) sw_bell_ring(&l->common->bells[r]);
+    for (int r = 0; r < l->size; r++) ring_all(l->common, r);
 }
 
 static sw_code published(const local *l, sw_err *err)
@@ -149,45 +160,57 @@ static sw_code look(local *l, int other, double since_s, sw_err *err)
     return now_s() - since_s > l->wait_limit_s ? fail_stalled(l, other, err) : SW_OK;
 }
 
-static bool put_slot(local *l, const sw_transfer *t, sw_ring_message *m)
+static sw_ring *ring_of(const local *l, int from, int to, int stripe)
 {
-    if (m->is_over ||
-        !sw_ring_put(&l->common->rings[l->rank * l->size + t->to], m, t->out))
-        return false;
-    sw_bell_ring(&l->common->bells[t->to]);
+    return &l->common->rings[(from * l->size + to) * STRIPES + stripe];
+}
+
+static bool put_slot(local *l, const sw_transfer *t, int stripe, sw_ring_message *m)
+{
+    if (m->is_over || !sw_ring_put(ring_of(l, l->rank, t->to, stripe), m, t->out)) return false;
+    sw_bell_ring(&l->common->bells[t->to][stripe]);
     return true;
 }
 
-static sw_code take_slot(bool *is_taken, local *l, const sw_transfer *t, sw_ring_message *m,
-                         sw_err *err)
+static sw_code take_slot(bool *is_taken, local *l, const sw_transfer *t, int stripe,
+                         sw_ring_message *m, sw_err *err)
 {
     uint64_t sent_bytes = m->n_bytes;
 
-    *is_taken = !m->is_over && sw_ring_take(&l->common->rings[t->from * l->size + l->rank], m,
-                                            t->in, &sent_bytes);
+    *is_taken = !m->is_over &&
+                sw_ring_take(ring_of(l, t->from, l->rank, stripe), m, t->in, &sent_bytes);
     if (sent_bytes != m->n_bytes)
         return SW_FAIL(err, SW_E_BUG, "rank %d sends %llu bytes where rank %d expects %zu",
                        t->from, (unsigned long long)sent_bytes, l->rank, m->n_bytes);
-    if (*is_taken) sw_bell_ring(&l->common->bells[t->from]);
+    if (*is_taken) sw_bell_ring(&l->common->bells[t->from][stripe]);
     return SW_OK;
 }
 
-static sw_code move(void *self, const sw_transfer *t, sw_err *err)
+/* A transfer whose stripes several threads move. */
+typedef struct striped {
+    local *l;
+    const sw_transfer *whole;
+    atomic_bool has_failed; /* one of them: nobody waits for the rest */
+    sw_code rc[STRIPES];
+    sw_err err[STRIPES];
+} striped;
+
+static sw_code move_stripe(striped *of, const sw_transfer *t, int stripe, sw_err *err)
 {
-    local *l = self;
-    sw_bell *bell = &l->common->bells[l->rank];
+    local *l = of->l;
+    sw_bell *bell = &l->common->bells[l->rank][stripe];
     sw_ring_message out = {.n_bytes = t->n_out_bytes, .is_over = t->to < 0};
     sw_ring_message in = {.n_bytes = t->n_in_bytes, .is_over = t->from < 0};
     const int other = t->from >= 0 ? t->from : t->to;
     double since_s = 0.0; /* waited without a break; 0: not at all */
     sw_code rc = published(l, err);
 
-    while (rc == SW_OK && !(out.is_over && in.is_over)) {
+    while (rc == SW_OK && !(out.is_over && in.is_over) && !atomic_load(&of->has_failed)) {
         const unsigned seen = sw_bell_count(bell);
         const bool has_ended = atomic_load(&l->common->has_ended[other]) != 0;
-        const bool is_put = put_slot(l, t, &out);
+        const bool is_put = put_slot(l, t, stripe, &out);
         bool is_taken = false;
-        if ((rc = take_slot(&is_taken, l, t, &in, err)) != SW_OK) break;
+        if ((rc = take_slot(&is_taken, l, t, stripe, &in, err)) != SW_OK) break;
         if (is_put || is_taken) {
             since_s = 0.0;
             continue;
@@ -200,6 +223,48 @@ static sw_code move(void *self, const sw_transfer *t, sw_err *err)
         rc = look(l, other, since_s, err);
     }
     return rc;
+}
+
+static size_t stripe_begin(size_t n_bytes, int stripe)
+{
+    if (n_bytes < STRIPED_BYTES) return stripe ? n_bytes : 0;
+    if (stripe == STRIPES) return n_bytes;
+    return n_bytes / STRIPES / ALIGNED_BYTES * ALIGNED_BYTES * (size_t)stripe;
+}
+
+/* Both sides cut by the number of bytes alone. Stripe 0 is there also of an empty message. */
+static void move_some(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    striped *of = ctx;
+    const sw_transfer *w = of->whole;
+
+    (void)thread;
+    for (int s = (int)begin; s < end; s++) {
+        const size_t out = stripe_begin(w->n_out_bytes, s), in = stripe_begin(w->n_in_bytes, s);
+        sw_transfer t = {.to = w->to, .from = w->from,
+                         .n_out_bytes = stripe_begin(w->n_out_bytes, s + 1) - out,
+                         .n_in_bytes = stripe_begin(w->n_in_bytes, s + 1) - in};
+
+        if (t.to >= 0 && s && !t.n_out_bytes) t.to = -1;
+        if (t.from >= 0 && s && !t.n_in_bytes) t.from = -1;
+        if (t.to < 0 && t.from < 0) continue;
+        if (t.n_out_bytes) t.out = (const uint8_t *)w->out + out;
+        if (t.n_in_bytes) t.in = (uint8_t *)w->in + in;
+        of->rc[s] = move_stripe(of, &t, s, &of->err[s]);
+        if (of->rc[s] != SW_OK) atomic_store(&of->has_failed, true);
+    }
+}
+
+static sw_code move(void *self, const sw_transfer *t, sw_err *err)
+{
+    const bool is_large = t->n_out_bytes >= STRIPED_BYTES || t->n_in_bytes >= STRIPED_BYTES;
+    striped of = {.l = self, .whole = t};
+
+    /* in their order, so that ranks of any number of threads meet */
+    sw_parallel_for(is_large ? t->n_threads : 1, STRIPES, 1, move_some, &of);
+    for (int s = 0; s < STRIPES; s++)
+        if (of.rc[s] != SW_OK) return SW_FAIL(err, of.rc[s], "%s", of.err[s].text);
+    return SW_OK;
 }
 
 /* --- the end --- */
@@ -223,7 +288,7 @@ static void close_local(void *self, sw_code code)
     const double until_s = now_s() + (code == SW_OK ? l->wait_limit_s : GRACE_S);
 
     atomic_store(&l->common->has_ended[l->rank], 1);
-    for (int r = 0; r < l->size; r++) sw_bell_ring(&l->common->bells[r]);
+    for (int r = 0; r < l->size; r++) ring_all(l->common, r);
     for (int r = 1; r < l->size && l->rank == 0; r++) wait_for(l, r, until_s);
     for (int r = 0; r < l->size; r++)
         if (l->alive[r] >= 0) (void)close(l->alive[r]);
@@ -238,7 +303,7 @@ static const sw_transport local_transport = {.move = move, .fail = fail,
 
 static sw_code map_common(local *l, sw_err *err)
 {
-    const size_t n_rings = (size_t)l->size * (size_t)l->size;
+    const size_t n_rings = (size_t)l->size * (size_t)l->size * STRIPES;
     void *common;
 
     l->common_bytes = sizeof *l->common + n_rings * sizeof(sw_ring);

@@ -27,6 +27,11 @@ int sw_team_host_rank(const sw_team *team) { return team ? team->host_rank : 0; 
 
 int sw_team_host_size(const sw_team *team) { return team ? team->host_size : 1; }
 
+void sw_team_use_threads(sw_team *team, int n_threads)
+{
+    if (team) team->n_threads = n_threads;
+}
+
 bool sw_team_speaks(const sw_team *team)
 {
     return !team || team->rank == 0 || team->is_unheard;
@@ -56,12 +61,15 @@ static bool is_other(const sw_team *team, int rank)
 
 static sw_code move(sw_team *team, const sw_transfer *transfer, sw_err *err)
 {
+    sw_transfer wide = *transfer;
     sw_code rc;
+
+    wide.n_threads = team->n_threads;
 
     if (team->is_broken)
         return SW_FAIL(err, SW_E_BUG, "rank %d goes on after the ranks have lost each other",
                        team->rank);
-    rc = team->transport->move(team->self, transfer, err);
+    rc = team->transport->move(team->self, &wide, err);
     team->is_broken = rc != SW_OK;
     return rc;
 }
@@ -69,7 +77,8 @@ static sw_code move(sw_team *team, const sw_transfer *transfer, sw_err *err)
 sw_code sw_team_exchange(sw_team *team, int to, const void *out, size_t n_out_bytes, int from,
                          void *in, size_t n_in_bytes, sw_err *err)
 {
-    const sw_transfer both = {to, out, n_out_bytes, from, in, n_in_bytes};
+    const sw_transfer both = {.to = to, .out = out, .n_out_bytes = n_out_bytes,
+                              .from = from, .in = in, .n_in_bytes = n_in_bytes};
 
     if (!is_other(team, to) || !is_other(team, from))
         return SW_FAIL(err, SW_E_BUG, "rank %d of %d cannot exchange with ranks %d and %d",

@@ -35,6 +35,10 @@ int sw_team_size(const sw_team *team);
 int sw_team_host_rank(const sw_team *team);
 int sw_team_host_size(const sw_team *team);
 
+/* Much is moved by so many threads of this rank from now on: by one until then. What arrives is the
+ * same, also where other ranks have other numbers. */
+void sw_team_use_threads(sw_team *team, int n_threads);
+
 /* n_bytes to one other rank. Messages of a pair arrive in order, whole, of any size (also none).
  * `send` may wait until the other receives. Two ranks that send to each other first would wait
  * for each other: they use sw_team_exchange. */

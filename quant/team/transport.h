@@ -15,6 +15,7 @@ typedef struct sw_transfer {
     int from;
     void *in;
     size_t n_in_bytes;
+    int n_threads; /* that may move them */
 } sw_transfer;
 
 typedef struct sw_transport {
@@ -32,6 +33,7 @@ struct sw_team {
     void *self;
     int rank, size;
     int host_rank, host_size;
+    int n_threads;   /* of this rank, for moving much at a time; 0: the calling one alone */
     sw_code agreed;  /* the last failure that all ranks know */
     bool is_broken;  /* a transfer has failed: nobody may wait for anybody */
     bool is_unheard; /* the failure of this rank is not known to rank 0 */

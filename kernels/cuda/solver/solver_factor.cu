@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "formats/base/size.h"
 #include "kernels/cuda/solver/solver_math.cuh"
 #include "kernels/solver_sizes.h"
 
@@ -110,6 +111,8 @@ done:
 }
 
 #define BASE SW_FACTOR_BASE
+#define JOINED 1024 /* columns, or rows, of a product of blocks: what meets nothing but zeros in all
+                       of them is left out */
 
 /* grid (blocks), 32 threads: a diagonal block of a lower matrix becomes its inverse, a thread a
  * column. *info = 1 where there is a zero on the diagonal. */
@@ -144,12 +147,18 @@ static sw_code join_pairs(sw_solver *s, double *d_l, double *d_scratch, int64_t 
     sw_code rc = SW_OK;
 
     if (n <= 0 || n_below <= 0) return SW_OK;
-    LIB(s->libs.cublasDgemmStridedBatched_64_fn(
-        s->blas, CUBLAS_OP_N, CUBLAS_OP_N, width, n_below, width, &one, d_a, k, step, d_b, k, step,
-        &zero, d_scratch, width, scratch_step, n));
-    LIB(s->libs.cublasDgemmStridedBatched_64_fn(
-        s->blas, CUBLAS_OP_N, CUBLAS_OP_N, width, n_below, n_below, &minus, d_scratch, width,
-        scratch_step, d_c, k, step, &zero, d_b, k, step, n));
+    for (int64_t j = 0; j < width; j += JOINED) /* columns of A are zero above their diagonal */
+        LIB(s->libs.cublasDgemmStridedBatched_64_fn(
+            s->blas, CUBLAS_OP_N, CUBLAS_OP_N, sw_min_i64(JOINED, width - j), n_below, width - j,
+            &one, d_a + j * (k + 1), k, step, d_b + j, k, step, &zero, d_scratch + j, width,
+            scratch_step, n));
+    for (int64_t i = 0; i < n_below; i += JOINED) { /* rows of C behind it */
+        const int64_t rows = sw_min_i64(JOINED, n_below - i);
+
+        LIB(s->libs.cublasDgemmStridedBatched_64_fn(
+            s->blas, CUBLAS_OP_N, CUBLAS_OP_N, width, rows, i + rows, &minus, d_scratch, width,
+            scratch_step, d_c + i * k, k, step, &zero, d_b + i * k, k, step, n));
+    }
 done:
     return rc;
 }

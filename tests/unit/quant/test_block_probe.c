@@ -99,7 +99,7 @@ static sw_backend backend;
 static sw_streams streams_of(sw_team *team)
 {
     sw_streams s = {.n_text_seqs = TEXT, .seq_len = LEN, .chunk_seqs = CHUNK, .n_pieces = PIECES,
-                    .team = team, .place = {.n_threads = 1}};
+                    .carrier = {.team = team}, .place = {.n_threads = 1}};
     const sw_piece_run here = sw_streams_pieces(&s, sw_team_rank(team));
 
     backend = sw_backend_cpu;

@@ -85,7 +85,7 @@ static bool is_same(const sw_hessian *a, const sw_hessian *b)
 static sw_code work(sw_team *team, int64_t n_pieces, sw_err *err)
 {
     const int rank = sw_team_rank(team), n_ranks = sw_team_size(team);
-    sw_carrier c = {.team = team, .backend = &sw_backend_cpu};
+    sw_carrier c = {.team = team};
     const sw_place memory = {.backend = &sw_backend_cpu, .n_threads = 1};
     sw_hessian *mine[SW_PIECES_MAX];
     runs alone = {.n = 0}, own = {.n = 0};
@@ -95,10 +95,10 @@ static sw_code work(sw_team *team, int64_t n_pieces, sw_err *err)
         rc = sum(&own, sw_piece_of_rank(n_pieces, rank, n_ranks),
                  sw_piece_of_rank(n_pieces, rank + 1, n_ranks), n_pieces, err);
     if (rc == SW_OK && !own.n) rc = sw_hessian_new(&own.sums[0], WIDTH, true, N_OUT, 1, err);
-    if (rc == SW_OK) rc = c.backend->link_new(&c.link, &memory, team, err);
+    if (rc == SW_OK) rc = sw_carrier_for(&c, &memory, err);
     for (int i = 0; i < own.n; i++) mine[i] = &own.sums[i];
     if (rc == SW_OK) rc = sw_sum_for_all(&own.sums[0], mine, own.n, n_pieces, &c, err);
-    c.backend->link_free(c.link, rc == SW_OK);
+    sw_carrier_end(&c, rc == SW_OK);
     if (rc == SW_OK && !is_same(&own.sums[0], &alone.sums[0]))
         rc = SW_FAIL(err, SW_E_BUG, "rank %d has another sum", rank);
     for (int i = 0; i <= SW_PIECES_MAX; i++) {

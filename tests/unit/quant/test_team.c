@@ -119,12 +119,21 @@ static sw_code circle(sw_team *team, sw_err *err)
     return SW_OK;
 }
 
+/* Ranks that move by one thread meet those that move by several. */
+static sw_code circle_by_threads(sw_team *team, sw_err *err)
+{
+    sw_team_use_threads(team, 2 * (sw_team_rank(team) % 3));
+    return circle(team, err);
+}
+
 static void test_circle(void **state)
 {
     (void)state;
     all_is_well(2, circle);
     all_is_well(3, circle);
     all_is_well(RANKS_MAX, circle);
+    all_is_well(2, circle_by_threads);
+    all_is_well(3, circle_by_threads);
 }
 
 /* Every pair, many messages, the receiver slower than the sender and faster. */
@@ -355,6 +364,7 @@ static sw_code dies(sw_team *team, sw_err *err)
     uint8_t *data = calloc(1, LARGEST);
 
     CHECK(data);
+    sw_team_use_threads(team, 4);
     if (sw_team_rank(team) == 1) {
         (void)ualarm(100000, 0); /* kills: nobody takes what is sent */
         return sw_team_send(team, 2, data, LARGEST, err);
@@ -417,9 +427,25 @@ static sw_code mixes_up(sw_team *team, sw_err *err)
     return sw_team_receive(team, 1, data, 8, err);
 }
 
+/* Of what has stripes, too: those that nobody sends are not waited for. */
+static sw_code mixes_up_much(sw_team *team, sw_err *err)
+{
+    uint8_t *data = calloc(1, LARGEST);
+    sw_code rc;
+
+    CHECK(data);
+    sw_team_use_threads(team, 4);
+    rc = sw_team_rank(team) == 1 ? sw_team_send(team, 0, data, 4, err)
+                                 : sw_team_receive(team, 1, data, LARGEST, err);
+    free(data);
+    return rc;
+}
+
 static void test_mixes_up(void **state)
 {
     (void)state;
+    assert_int_equal(run_ranks(2, mixes_up_much), SW_E_BUG);
+    assert_non_null(strstr(seen->text[0], "rank 1 sends 4 bytes where rank 0 expects"));
     assert_int_equal(run_ranks(2, mixes_up), SW_E_BUG);
     assert_non_null(strstr(seen->text[0], "rank 1 sends 4 bytes where rank 0 expects 8"));
 }

@@ -14,7 +14,7 @@
 #include "tests/support/toys/qtensor_gen.h"
 #include "tests/support/toys/random.h"
 
-enum { N = 201, K = 72 };
+enum { N = 201, K = 72, WIDE = 2048 };
 
 static void test_values_are_those_stored(void **state)
 {
@@ -110,29 +110,52 @@ static void test_other_dtypes_are_refused(void **state)
     assert_int_equal(sw_weight_load_scaled(w, &dense, NULL, NULL, 2, &err), SW_E_UNSUPPORTED);
 }
 
-static void test_decoding_is_the_plain_one(void **state)
+static void check_decoded(const sw_qtensor *q)
 {
     static float want[N * K], have[N * K];
+    const int n = (int)(q->n_out * q->k_in);
+    uint16_t v;
+
+    sw_qtensor_decode(want, q);
+    for (int n_threads = 1; n_threads <= 4; n_threads += 3) {
+        memset(have, 0xff, sizeof have);
+        sw_weight_decode(have, q, n_threads);
+        assert_memory_equal(have, want, (size_t)n * sizeof *have);
+        memset(have, 0xff, sizeof have);
+        sw_weight_decode_bf16(have, q, n_threads);
+        for (int i = 0; i < n; i++) {
+            memcpy(&v, (const char *)have + 2 * i, sizeof v);
+            assert_int_equal(v, sw_bf16_encode(want[i]));
+        }
+    }
+}
+
+/* Of so few rows, too, that their floats have hardly room behind what is made. */
+static void test_decoding_is_the_plain_one(void **state)
+{
+    static const int rows[] = {1, 2, 3, N}, groups[] = {16, 64, 0};
 
     (void)state;
-    for (int is_symmetric = 0; is_symmetric < 2; is_symmetric++) {
+    for (int i = 0; i < 2 * 4 * 3; i++) {
         sw_qtensor q = {0};
-        uint16_t v;
-        sw_gen_qtensor(&q, 4, is_symmetric, 32, SW_DTYPE_F16, N, K, SW_GEN_RANDOM, 0, 5);
-        sw_qtensor_decode(want, &q);
-        for (int n_threads = 1; n_threads <= 4; n_threads += 3) {
-            memset(have, 0xff, sizeof have);
-            sw_weight_decode(have, &q, n_threads);
-            assert_memory_equal(have, want, sizeof have);
-            memset(have, 0xff, sizeof have);
-            sw_weight_decode_bf16(have, &q, n_threads);
-            for (int i = 0; i < N * K; i++) {
-                memcpy(&v, (const char *)have + 2 * i, sizeof v);
-                assert_int_equal(v, sw_bf16_encode(want[i]));
-            }
-        }
+        sw_gen_qtensor(&q, 4, i % 2, groups[i / 2 % 3], SW_DTYPE_F16, rows[i / 6], K,
+                       SW_GEN_RANDOM, 0, 5);
+        check_decoded(&q);
         sw_qtensor_free(&q);
     }
+}
+
+/* Also of rows that have far more columns than there are codes. */
+static void test_decoding_floats_is_the_plain_one(void **state)
+{
+    (void)state;
+    for (int which = 0; which < SW_GEN_FLOATS; which++)
+        for (int is_wide = 0; is_wide < 2; is_wide++) {
+            sw_qtensor q = {0};
+            sw_gen_float_qtensor(&q, which, is_wide ? N * K / WIDE : N, is_wide ? WIDE : K, 5);
+            check_decoded(&q);
+            sw_qtensor_free(&q);
+        }
 }
 
 int main(void)
@@ -144,6 +167,7 @@ int main(void)
         cmocka_unit_test(test_scaled_rows_are_the_plain_ones),
         cmocka_unit_test(test_other_dtypes_are_refused),
         cmocka_unit_test(test_decoding_is_the_plain_one),
+        cmocka_unit_test(test_decoding_floats_is_the_plain_one),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
