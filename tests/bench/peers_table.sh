@@ -64,7 +64,10 @@ fi
 awk -F, -v limit="${LIMIT:-0}" '
 function keep(name, cell, us, own) {
     if (!(name in seen)) { seen[name] = 1; names[++n_names] = name }
-    if ((name, cell) in time && time[name, cell] <= us) return
+    if ((name, cell) in time) {
+        if (time[name, cell] < us) return
+        if (time[name, cell] == us && of[name, cell] <= own) return # one baseline of several of ours
+    }
     time[name, cell] = us
     of[name, cell] = own
 }

@@ -301,7 +301,7 @@ static const struct {
     {"cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group", emu_tensor_store_4d},
     {"cp.async.bulk.commit_group", emu_bulk_commit},
     {"cp.async.bulk.wait_group", emu_bulk_wait},
-    {"barrier.cluster.arrive.release.aligned", cluster_sync},
+    {"fence.release.sync_restrict::shared::cta.cluster;", cluster_sync}, /* and a relaxed arrival */
     {"barrier.cluster.arrive.relaxed.aligned", cluster_meet},
     {"%%cluster_ctarank", rank},
     {"%%cluster_nctarank", size},

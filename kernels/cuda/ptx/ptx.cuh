@@ -210,10 +210,13 @@ __device__ __forceinline__ uint32_t sw_cluster_size(void)
     return n;
 }
 
+/* All of the cluster meet, and see what each has stored in its own shared memory. Of global memory
+ * nothing is ordered: that would be a fence of the whole device, most of a microsecond. */
 __device__ __forceinline__ void sw_cluster_sync(void)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release.aligned;\n"
+    asm volatile("fence.release.sync_restrict::shared::cta.cluster;\n"
+                 "barrier.cluster.arrive.relaxed.aligned;\n"
                  "barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
 }

@@ -101,8 +101,8 @@ __device__ __forceinline__ void sw_cluster_meet(void)
 }
 
 /* The last meeting, after which a CTA may end: the others have read what they wanted of its shared
- * memory. Unlike sw_cluster_sync it does not wait until what was stored in global memory is seen by
- * the device, 1.5 us. What was read must have been used before. */
+ * memory. What was read must have been used before. It orders nothing that was stored: an arrival
+ * that did waited 1.5 us, until Y was seen by the device. */
 __device__ __forceinline__ void sw_cluster_part(void) { sw_cluster_meet(); }
 
 #endif

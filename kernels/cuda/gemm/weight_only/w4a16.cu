@@ -58,38 +58,50 @@ static const struct {
 };
 
 /* Where measuring found better than the rule below, in tests/bench/h200-narrow.csv and, of up to 16
- * tokens and of 2 and 3 bits, h200-narrow-codes.csv; a row that cannot run is passed by. */
+ * tokens and of 2 and 3 bits, h200-narrow-codes.csv; 2048 x 4096 to 7168 x 4096 and what splits k
+ * in five or more on an H100 (h100-few-tokens.txt). A row that cannot run is passed by. */
 static const sw_cuda_measured measured[] = {
-    {4096, 4096, 16, "m8_c128", 2},     {4096, 4096, 32, "m16_c128", 2},
+    {2048, 4096, 8, "m8_c128", 4},      {2048, 4096, 16, "m8_c128", 2},
+    {2048, 4096, 32, "m16_c128", 2},    {2048, 4096, 64, "t32_c128", 2},
+    {2048, 4096, 128, "s64_c128", 2},   {2048, 4096, 128, "t64_c128", 2},
+    {2048, 4096, 256, "s64_c128", 1},   {2048, 4096, 256, "t64_c128", 1},
+    {4096, 4096, 8, "m8_c128", 4},      {4096, 4096, 16, "m16_c128k1", 8},
+    {4096, 4096, 16, "m16_c128", 4},    {4096, 4096, 32, "m16_c128", 2},
     {4096, 4096, 64, "t32_c128", 2},    {4096, 4096, 128, "s64_c128", 2},
     {4096, 4096, 128, "t64_c128", 2},   {4096, 4096, 256, "s128_c128", 2},
     {4096, 6144, 8, "m8_c128", 4},      {4096, 6144, 16, "m16_c128k1", 5},
-    {4096, 6144, 16, "m16_c128", 2},    {4096, 6144, 32, "t32_c128", 4},
+    {4096, 6144, 16, "m16_c128", 3},    {4096, 6144, 32, "t32_c128", 4},
     {4096, 6144, 64, "s64_c128", 4},    {4096, 6144, 64, "t64_c128", 4},
-    {4096, 6144, 128, "s128_c128", 2},  {4096, 6144, 256, "s128_c128", 1},
-    {4096, 28672, 8, "m8_c128", 1},     {4096, 28672, 16, "m16_c128", 1},
-    {4096, 28672, 32, "t32_c128", 1},   {4096, 28672, 64, "s64_c128", 1},
-    {4096, 28672, 64, "t64_c128", 1},   {4096, 28672, 256, "s128_c256", 1},
-    {14336, 4096, 8, "m8_c128", 6},     {14336, 4096, 16, "m8_c128", 2},
-    {14336, 4096, 32, "t32_c128", 7},   {14336, 4096, 64, "s64_c128", 7},
-    {14336, 4096, 64, "t64_c128", 7},   {14336, 4096, 128, "s64_c128", 2},
-    {14336, 4096, 256, "s128_c128", 2}, {8192, 8192, 8, "m8_c128", 2},
-    {8192, 8192, 16, "m16_c128", 2},    {8192, 8192, 32, "t32_c128", 2},
-    {8192, 8192, 64, "s64_c128", 2},    {8192, 8192, 64, "t64_c128", 2},
-    {8192, 8192, 128, "s128_c128", 2},  {8192, 8192, 256, "s128_c256", 2},
-    {8192, 8192, 256, "s128_c128", 1},  {8192, 10240, 8, "m8_c128x3", 4},
-    {8192, 10240, 8, "m8_c128", 2},     {8192, 10240, 16, "m16_c128k1", 4},
-    {8192, 10240, 16, "m16_c128", 2},   {8192, 10240, 32, "t32_c256", 5},
-    {8192, 10240, 32, "t32_c128", 2},   {8192, 10240, 64, "s64_c128", 2},
-    {8192, 10240, 64, "t64_c128", 2},   {8192, 10240, 128, "s128_c256", 2},
-    {8192, 10240, 256, "s128_c256", 1}, {8192, 57344, 8, "m8_c128", 1},
-    {8192, 57344, 16, "m16_c128", 1},   {8192, 57344, 32, "t32_c256", 1},
-    {8192, 57344, 32, "t32_c128", 1},   {8192, 57344, 64, "s64_c128", 1},
-    {8192, 57344, 64, "t64_c128", 1},   {8192, 57344, 256, "s128_c256", 1},
-    {28672, 8192, 8, "m8_c128", 2},     {28672, 8192, 16, "m16_c128", 2},
-    {28672, 8192, 32, "t32_c128", 2},   {28672, 8192, 64, "s64_c128", 2},
-    {28672, 8192, 64, "t64_c128", 2},   {28672, 8192, 128, "s128_c128", 2},
-    {28672, 8192, 256, "s128_c256", 2},
+    {4096, 6144, 128, "s128_c128", 2},  {4096, 6144, 256, "s128_c256", 2},
+    {4096, 6144, 256, "s128_c128", 1},  {7168, 4096, 8, "m8_c128x3", 7},
+    {7168, 4096, 8, "m8_c128", 5},      {7168, 4096, 16, "m16_c128k1", 8},
+    {7168, 4096, 16, "m16_c128", 5},    {7168, 4096, 32, "t32_c128", 6},
+    {7168, 4096, 64, "s64_c128", 7},    {7168, 4096, 64, "t64_c128", 7},
+    {7168, 4096, 128, "s64_c128", 2},   {7168, 4096, 128, "t64_c128", 2},
+    {7168, 4096, 256, "s128_c128", 2},  {4096, 28672, 8, "m8_c128", 1},
+    {4096, 28672, 16, "m16_c128", 1},   {4096, 28672, 32, "t32_c128", 1},
+    {4096, 28672, 64, "s64_c128", 1},   {4096, 28672, 64, "t64_c128", 1},
+    {4096, 28672, 256, "s128_c256", 1}, {14336, 4096, 8, "m8_c128x3", 8},
+    {14336, 4096, 8, "m8_c128", 6},     {14336, 4096, 16, "m16_c128k1", 8},
+    {14336, 4096, 16, "m16_c128", 6},   {14336, 4096, 32, "t32_c128", 7},
+    {14336, 4096, 64, "s64_c128", 7},   {14336, 4096, 64, "t64_c128", 7},
+    {14336, 4096, 128, "s64_c128", 2},  {14336, 4096, 256, "s128_c128", 2},
+    {8192, 8192, 8, "m8_c128", 3},      {8192, 8192, 16, "m16_c128", 2},
+    {8192, 8192, 32, "t32_c128", 2},    {8192, 8192, 64, "s64_c128", 2},
+    {8192, 8192, 64, "t64_c128", 2},    {8192, 8192, 128, "s128_c128", 2},
+    {8192, 8192, 256, "s128_c256", 2},  {8192, 8192, 256, "s128_c128", 1},
+    {8192, 10240, 8, "m8_c128x3", 4},   {8192, 10240, 8, "m8_c128", 2},
+    {8192, 10240, 16, "m16_c128k1", 4}, {8192, 10240, 16, "m16_c128", 2},
+    {8192, 10240, 32, "t32_c256", 5},   {8192, 10240, 32, "t32_c128", 2},
+    {8192, 10240, 64, "s64_c128", 2},   {8192, 10240, 64, "t64_c128", 2},
+    {8192, 10240, 128, "s128_c256", 2}, {8192, 10240, 256, "s128_c256", 1},
+    {8192, 57344, 8, "m8_c128", 1},     {8192, 57344, 16, "m16_c128", 1},
+    {8192, 57344, 32, "t32_c256", 1},   {8192, 57344, 32, "t32_c128", 1},
+    {8192, 57344, 64, "s64_c128", 1},   {8192, 57344, 64, "t64_c128", 1},
+    {8192, 57344, 256, "s128_c256", 1}, {28672, 8192, 8, "m8_c128", 2},
+    {28672, 8192, 16, "m16_c128", 2},   {28672, 8192, 32, "t32_c128", 2},
+    {28672, 8192, 64, "s64_c128", 2},   {28672, 8192, 64, "t64_c128", 2},
+    {28672, 8192, 128, "s128_c128", 2}, {28672, 8192, 256, "s128_c256", 2},
 };
 
 static int tile_named(const char *name)
@@ -100,16 +112,36 @@ static int tile_named(const char *name)
     return tile;
 }
 
-static int tile_for(const sw_cuda_gemm *p)
+/* Are there so few blocks of channels that half of the tokens at a time, and k in two or more, give
+ * a multiprocessor no more than one CTA? Then no sum is long, and few CTAs add up. */
+static bool is_narrow(const sw_cuda_gemm *p, const sw_cuda_device *device)
+{
+    return sw_cuda_up(p->tiles.n_out, 128) * 4 <= device->n_sms && p->m > 8 && p->m <= 128;
+}
+
+static int tile_for(const sw_cuda_gemm *p, int64_t m)
 {
     bool is_large = p->tiles.n_out * p->tiles.k_in > 8192 * 8192;
     const char *const *names;
     int row = 0;
 
-    while (p->m > tiles_by_m[row].m_max) row++;
+    while (m > tiles_by_m[row].m_max) row++;
     names = is_large ? tiles_by_m[row].large : tiles_by_m[row].small;
     while (!sw_w4a16_can_run(p, tile_named(*names))) names++;
     return tile_named(*names);
+}
+
+/* Into how many k is split where a multiprocessor gets one CTA at most. */
+static int one_cta_each(const sw_cuda_tile *tile, const sw_cuda_gemm *p,
+                        const sw_cuda_device *device)
+{
+    int64_t blocks = sw_cuda_up(p->tiles.n_out, tile->n_channels) *
+                     sw_cuda_up(p->m, tile->n_tokens);
+    int64_t most = sw_cuda_up(p->tiles.k_in, SW_WEIGHT_ONLY_STAGE_K), split;
+
+    split = device->n_sms / blocks;
+    if (split > 8) split = 8;
+    return (int)(split > most ? most : split < 1 ? 1 : split);
 }
 
 /* The row of `measured` for p, or NULL: none for more tokens takes the place of one that cannot
@@ -138,10 +170,13 @@ extern "C" void sw_w4a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
                               const sw_cuda_device *device)
 {
     const sw_cuda_measured *e = measured_for(p);
+    bool narrow = is_narrow(p, device);
 
-    *out = {0, e ? tile_named(e->tile) : tile_for(p), 1, *device, true};
-    out->split =
-        e ? e->split : sw_weight_only_split_for(&sw_w4a16_tiles[out->tile], p, device);
+    *out = {0, e ? tile_named(e->tile) : tile_for(p, narrow ? (p->m + 1) / 2 : p->m), 1, *device,
+            true};
+    if (e) out->split = e->split;
+    else if (narrow) out->split = one_cta_each(&sw_w4a16_tiles[out->tile], p, device);
+    else out->split = sw_weight_only_split_for(&sw_w4a16_tiles[out->tile], p, device);
 }
 
 extern "C" size_t sw_w4a16_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan)

@@ -105,7 +105,8 @@ struct nw_place {
 template <class P> __device__ __forceinline__ nw_place nw_place_of(const nw_args &args)
 {
     nw_place p;
-    int all = (args.k_tiles + NW_STAGE_TILES - 1) / NW_STAGE_TILES, tile, n_blocks;
+    uint32_t all = (uint32_t)(args.k_tiles + NW_STAGE_TILES - 1) / NW_STAGE_TILES;
+    int tile, n_blocks;
 
     /* Not from the special registers, which the compiler takes to differ inside a warp. */
     p.split = (uint32_t)args.split;
@@ -114,8 +115,8 @@ template <class P> __device__ __forceinline__ nw_place nw_place_of(const nw_args
     n_blocks = (args.n_tiles + P::NT - 1) / P::NT;
     p.n_tile0 = tile % n_blocks * P::NT;
     p.token0 = sw_whole_block(tile / n_blocks * P::T, args.n_tokens, P::T);
-    p.stage0 = (int)((int64_t)all * p.rank / p.split);
-    p.n_stages = (int)((int64_t)all * (p.rank + 1) / p.split) - p.stage0;
+    p.stage0 = (int)(all * p.rank / p.split); /* below 2^24 times 8 */
+    p.n_stages = (int)(all * (p.rank + 1) / p.split) - p.stage0;
     return p;
 }
 

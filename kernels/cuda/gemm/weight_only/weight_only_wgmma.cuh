@@ -29,6 +29,7 @@
 #ifndef SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_WEIGHT_ONLY_WGMMA_CUH
 #define SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_WEIGHT_ONLY_WGMMA_CUH
 
+#include "kernels/cuda/gemm/cluster_sum.cuh"
 #include "kernels/cuda/gemm/weight_only/weight_only_pairs.cuh"
 
 /* ---- phase 3: the main loop of a consumer warpgroup ---- */
@@ -249,58 +250,50 @@ template <bool BF16> __device__ __forceinline__ uint16_t nw_round(float v)
     return __half_as_ushort(__float2half_rn(v));
 }
 
-/* Eight channels of one token, from all CTAs of the cluster in the order of their rank. */
-template <class P>
-__device__ __forceinline__ void nw_sum8(float4 *sum, const nw_place &p, uint32_t addr)
+/* Four channels of one token. */
+template <bool BF16>
+__device__ __forceinline__ void nw_store4(const nw_args &args, const float (&v)[4], int token,
+                                          int channel)
 {
-    sum[0] = sum[1] = {0, 0, 0, 0};
-    for (uint32_t r = 0; r < p.split; r++)
-#pragma unroll
-        for (int i = 0; i < P::KW; i++) {
-            uint32_t there = sw_cluster_map(addr + i * P::partial_bytes, r);
-            float4 a = sw_cluster_load4(there), b = sw_cluster_load4(there + 16);
+    uint16_t *to = args.y + (int64_t)token * args.y_stride + channel;
 
-            sum[0].x += a.x, sum[0].y += a.y, sum[0].z += a.z, sum[0].w += a.w;
-            sum[1].x += b.x, sum[1].y += b.y, sum[1].z += b.z, sum[1].w += b.w;
-        }
-}
-
-template <class P>
-__device__ __forceinline__ void nw_store8(const nw_args &args, const nw_place &p, uint32_t addr,
-                                          int token, int channel)
-{
-    int64_t at = (int64_t)token * args.y_stride + channel;
-    float4 sum[2];
-
-    nw_sum8<P>(sum, p, addr);
-    float v[8] = {sum[0].x, sum[0].y, sum[0].z, sum[0].w, sum[1].x, sum[1].y, sum[1].z, sum[1].w};
-    sw_hold(v); /* the last meeting wants them to have arrived, stored or not */
-    if (args.y_is_aligned && channel + 8 <= args.n_out) {
-        uint32_t out[4];
-
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            out[i] = nw_round<P::BF16>(v[2 * i]) | (uint32_t)nw_round<P::BF16>(v[2 * i + 1]) << 16;
-        *(uint4 *)(args.y + at) = make_uint4(out[0], out[1], out[2], out[3]);
-    } else {
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            if (channel + i < args.n_out) args.y[at + i] = nw_round<P::BF16>(v[i]);
+    if (args.y_is_aligned && channel + 4 <= args.n_out) {
+        *(uint2 *)to = make_uint2(nw_round<BF16>(v[0]) | (uint32_t)nw_round<BF16>(v[1]) << 16,
+                                  nw_round<BF16>(v[2]) | (uint32_t)nw_round<BF16>(v[3]) << 16);
+        return;
     }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (channel + i < args.n_out) to[i] = nw_round<BF16>(v[i]);
 }
 
 template <class P>
 __device__ __forceinline__ void nw_store(const nw_args &args, const nw_place &p, uint32_t partial)
 {
-    int n_tokens = min(P::T, args.n_tokens - p.token0);
+    constexpr int HELD = P::KW == 1 && P::T >= 32 ? 2 : 1, of_token = P::C / 4;
+    sw_cluster_pieces<HELD> pieces(p.rank, p.split, P::consumers,
+                                   min(P::T, args.n_tokens - p.token0) * of_token);
 
-    for (int i = (int)(p.rank * P::consumers + threadIdx.x); i < n_tokens * (P::C / 8);
-         i += (int)(p.split * P::consumers)) {
-        int token = i / (P::C / 8), channel = i % (P::C / 8) * 8;
+    for (; pieces.more(); pieces.turn()) {
+        float v[HELD][4];
+        uint32_t at[HELD];
 
-        if (p.n_tile0 * 64 + channel < args.n_out)
-            nw_store8<P>(args, p, partial + (token * P::pitch + channel) * 4, p.token0 + token,
-                         p.n_tile0 * 64 + channel);
+#pragma unroll
+        for (int h = 0; h < HELD; h++) {
+            int piece = pieces.piece(h);
+
+            at[h] = partial + (uint32_t)(piece / of_token * P::pitch + piece % of_token * 4) * 4;
+        }
+        sw_cluster_sum<P::KW, P::partial_bytes>(v, at, p.rank, p.split);
+#pragma unroll
+        for (int h = 0; h < HELD; h++) {
+            int piece = pieces.piece(h);
+
+            sw_hold(v[h]); /* the last meeting wants them to have arrived, stored or not */
+            if (pieces.is_piece(h))
+                nw_store4<P::BF16>(args, v[h], p.token0 + piece / of_token,
+                                   p.n_tile0 * 64 + piece % of_token * 4);
+        }
     }
 }
 

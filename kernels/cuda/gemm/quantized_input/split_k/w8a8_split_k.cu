@@ -142,9 +142,9 @@ static int tile_for(const sw_cuda_gemm *p, const sw_cuda_device *device)
 extern "C" void sw_w8a8_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
     int64_t best = INT64_MAX, stages = sw_cuda_up(p->tiles.k_in, SW_W8A8_STAGE_K);
-    bool is_int4 = p->tiles.container_bits == 4, is_small = is_int4 || stages <= 32;
+    bool is_int4 = p->tiles.container_bits == 4;
 
-    *out = {0, tile_for(p, device), 1, *device, true, p->m <= (is_small ? 64 : 32)};
+    *out = {0, tile_for(p, device), 1, *device, true, p->m <= 64};
     for (int s = 1; s <= 8 && s <= stages; s++) {
         int64_t slots = s <= 2 ? device->n_sms : device->n_sms - device->n_sms / 7;
         int64_t waves = sw_cuda_up(blocks_of(p, out->tile) * s, slots);

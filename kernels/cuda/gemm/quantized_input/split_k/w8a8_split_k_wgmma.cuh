@@ -19,6 +19,7 @@
 #ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_SPLIT_K_W8A8_SPLIT_K_WGMMA_CUH
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_SPLIT_K_W8A8_SPLIT_K_WGMMA_CUH
 
+#include "kernels/cuda/gemm/cluster_sum.cuh"
 #include "kernels/cuda/gemm/quantized_input/w8a8_boxes.cuh"
 #include "kernels/cuda/gemm/quantized_input/w8a8_pieces.cuh"
 
@@ -68,22 +69,6 @@ static __device__ __forceinline__ void w8a8_channel_scales(const w8a8_args &a, c
     }
 }
 
-/* Adds eight values that lie at `from` in this CTA or another of the cluster. */
-template <bool INTEGER>
-static __device__ __forceinline__ void w8a8_add8(int (&v)[8], uint32_t from)
-{
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        uint2 two = sw_cluster_load2(from + 8 * i);
-
-        if (INTEGER) v[2 * i] += (int)two.x, v[2 * i + 1] += (int)two.y;
-        else {
-            v[2 * i] = __float_as_int(__int_as_float(v[2 * i]) + __uint_as_float(two.x));
-            v[2 * i + 1] = __float_as_int(__int_as_float(v[2 * i + 1]) + __uint_as_float(two.y));
-        }
-    }
-}
-
 /* What it takes to make Y of a CTA's sums. */
 struct w8a8_finish {
     const float *scales, *x_scales; /* of its channels, where there is one group; of its tokens */
@@ -91,67 +76,65 @@ struct w8a8_finish {
     uint32_t partial;               /* its sums in shared memory */
 };
 
-/* Eight channels of one token, rounded and stored; both are counted from the CTA's first. */
-template <int KIND, bool GROUPED>
-static __device__ __forceinline__ void w8a8_store8(const w8a8_args &a, const w8a8_place &p,
-                                                   const w8a8_finish &f, const int (&v)[8],
+/* Four channels of one token, rounded and stored; both are counted from the CTA's first. */
+template <int KIND, bool GROUPED, typename type>
+static __device__ __forceinline__ void w8a8_store4(const w8a8_args &a, const w8a8_place &p,
+                                                   const w8a8_finish &f, const type (&v)[4],
                                                    int token, int channel)
 {
-    constexpr bool integer = !w8a8_is_float(KIND) && !GROUPED;
     int first = p.n_tile0 * 64 + channel;
-    int64_t at = (int64_t)(p.token0 + token) * a.y_stride + first;
+    uint16_t *to = a.y + (int64_t)(p.token0 + token) * a.y_stride + first;
     int x_sum = KIND == W8A8_INT8 && a.zeros ? a.x_sums[p.token0 + token] : 0;
     float x_scale = a.has_x_groups ? 1.0f : f.x_scales[token];
     uint32_t out[4];
 
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-        float y = integer ? (float)(v[i] - f.zeros[channel + i] * x_sum) : __int_as_float(v[i]);
-        uint32_t bits;
+    for (int i = 0; i < 4; i++) {
+        float y = (float)v[i];
 
+        if constexpr (!w8a8_is_float(KIND) && !GROUPED)
+            y = (float)(v[i] - f.zeros[channel + i] * x_sum);
         if (!GROUPED) y *= f.scales[channel + i];
-        bits = sw_round16(y * x_scale, a.y_is_bf16);
-        out[i / 2] = i % 2 ? out[i / 2] | bits << 16 : bits;
+        out[i] = sw_round16(y * x_scale, a.y_is_bf16);
     }
-    if (a.y_is_aligned && first + 8 <= a.n_out) {
-        *(uint4 *)(a.y + at) = make_uint4(out[0], out[1], out[2], out[3]);
-    } else {
+    if (a.y_is_aligned && first + 4 <= a.n_out) {
+        *(uint2 *)to = make_uint2(out[0] | out[1] << 16, out[2] | out[3] << 16);
+        return;
+    }
 #pragma unroll
-        for (int i = 0; i < 8; i++)
-            if (first + i < a.n_out) a.y[at + i] = (uint16_t)(out[i / 2] >> (i % 2 * 16));
-    }
+    for (int i = 0; i < 4; i++)
+        if (first + i < a.n_out) to[i] = (uint16_t)out[i];
 }
 
-/* Sums of all that share k in the order of their rank; of each turn of the loop all are asked for
- * before one is used. */
+/* Sums of all that share k, in the order of their rank. */
 template <int KIND, int T, int C, int THREADS, bool GROUPED>
 static __device__ __forceinline__ void w8a8_store(const w8a8_args &a, const w8a8_place &p,
                                                   const w8a8_finish &f)
 {
-    constexpr bool integer = !w8a8_is_float(KIND) && !GROUPED;
-    constexpr int held = T * (C / 8) > THREADS ? 2 : 1;
-    int n = min(T, a.m - p.token0) * (C / 8), step = a.split * THREADS;
+    constexpr int HELD = T >= 32 ? 2 : 1;
+    using type = typename w8a8_sum<GROUPED ? W8A8_E4M3 : KIND>::type; /* of groups in fp32 */
+    sw_cluster_pieces<HELD> pieces(p.rank, (uint32_t)a.split, THREADS,
+                                   min(T, a.m - p.token0) * (C / 4));
 
-    for (int i = (int)p.rank * THREADS + (int)threadIdx.x; i < n; i += held * step) {
-        int v[held][8] = {};
+    for (; pieces.more(); pieces.turn()) {
+        type v[HELD][4];
+        uint32_t at[HELD];
 
 #pragma unroll
-        for (int h = 0; h < held; h++) {
-            int item = min(i + h * step, n - 1);
-            uint32_t at =
-                f.partial +
-                (uint32_t)(item / (C / 8) * w8a8_pitch<C>::elems + item % (C / 8) * 8) * 4;
+        for (int h = 0; h < HELD; h++) {
+            int piece = pieces.piece(h);
 
-            for (int r = 0; r < a.split; r++)
-                w8a8_add8<integer>(v[h], sw_cluster_map(at, (uint32_t)r));
+            at[h] = f.partial + (uint32_t)(piece / (C / 4) * w8a8_pitch<C>::elems +
+                                           piece % (C / 4) * 4) * 4;
         }
+        sw_cluster_sum<1, 0>(v, at, p.rank, (uint32_t)a.split);
 #pragma unroll
-        for (int h = 0; h < held; h++) {
-            int item = i + h * step, channel = item % (C / 8) * 8;
+        for (int h = 0; h < HELD; h++) {
+            int piece = pieces.piece(h);
 
             sw_hold(v[h]); /* the last meeting wants them to have arrived, stored or not */
-            if (item < n && p.n_tile0 * 64 + channel < a.n_out)
-                w8a8_store8<KIND, GROUPED>(a, p, f, v[h], item / (C / 8), channel);
+            if (pieces.is_piece(h))
+                w8a8_store4<KIND, GROUPED>(a, p, f, v[h], piece / (C / 4), piece % (C / 4) * 4);
         }
     }
 }

@@ -6,7 +6,9 @@
  *          the same weights (two blocks of tokens). Each brings half of what both read to both, and
  *          a stage is replaced when both are done with it. The first stages are the CTA's own, so
  *          that they need not wait for the other one
- *   k:     is not shared, so nothing is added up over the cluster
+ *   k:     is not shared, so that nothing is added up over the cluster; but where there are few
+ *          blocks of Y, the two CTAs of a pair have nothing to read in common and take half of k
+ *          each: then a warpgroup adds to its sums those of the same one of the other CTA
  *   CTA:   a warpgroup for each tile of channels, or two that share its tokens, and a warp that
  *          copies
  *   scales of X and W in blocks: a warp beside the one that copies multiplies them and lays them
@@ -55,10 +57,16 @@ static __device__ __forceinline__ w8a8_place a8p_place_of(const w8a8_args &a)
     if (SHARED == SW_A8P_X) blocks = (blocks + 1) / 2;
     row = cluster / blocks;
     first = cluster - row * blocks;
-    p.n_tile0 = (SHARED == SW_A8P_X ? first * 2 + (int)p.rank : first) * NT;
-    if (SHARED == SW_A8P_W) row *= 2;
     p.stage0 = 0;
     p.n_stages = (a.k_tiles + 1) / 2;
+    if (SHARED == SW_A8P_K) {
+        int half = p.n_stages / 2;
+
+        if (p.rank) p.stage0 = half, p.n_stages -= half;
+        else p.n_stages = half;
+    }
+    p.n_tile0 = (SHARED == SW_A8P_X ? first * 2 + (int)p.rank : first) * NT;
+    if (SHARED == SW_A8P_W) row *= 2;
     p.token0 = sw_whole_block((SHARED == SW_A8P_W ? row + (int)p.rank : row) * T, a.m, T);
     return p;
 }
@@ -103,25 +111,25 @@ static __device__ __forceinline__ void a8p_copy_x(const CUtensorMap *map, const 
     if constexpr (SHARED == SW_A8P_X)
         sw_tensor_load_both(stage + p.rank * half * 128, map, it * 128,
                             p.token0 + (int)p.rank * half, bar, policy);
-    else sw_tensor_load_2d(stage, map, it * 128, p.token0, bar, policy);
+    else sw_tensor_load_2d(stage, map, (p.stage0 + it) * 128, p.token0, bar, policy);
 }
 
 /* One thread: barriers, and the weights of the whole ring, which depend on no earlier kernel. They
  * are the CTA's own, as the other one may not have its barriers yet. */
-template <int KIND, int T, int NT, int MODE, int STAGES, int NWG>
+template <int KIND, int T, int NT, int MODE, int STAGES, int ARRIVALS>
 static __device__ __forceinline__ void a8p_open(const w8a8_maps &maps, const w8a8_args &a,
                                                 const w8a8_place &p, uint32_t ring, uint32_t full,
                                                 uint32_t empty, uint64_t policy)
 {
     constexpr uint32_t bytes = w8a8_stage_bytes<KIND, T, NT, MODE>();
     constexpr bool GROUPED = w8a8_has_records(MODE);
-    w8a8_walk walk(a, 0);
+    w8a8_walk walk(a, p.stage0);
 
     if (GROUPED) sw_tensor_prefetch(&maps.scales);
     sw_tensor_prefetch(&maps.x);
     for (int i = 0; i < STAGES; i++) {
         sw_mbar_init(full + 8 * i, MODE == W8A8_X_BLOCKS ? 1 + SW_ARRIVALS : 1);
-        sw_mbar_init(empty + 8 * i, 2 * 4 * NWG * SW_ARRIVALS); /* of both CTAs */
+        sw_mbar_init(empty + 8 * i, ARRIVALS);
     }
     sw_mbar_init_fence();
     for (int it = 0; it < min(STAGES, p.n_stages); it++, walk.next(a))
@@ -139,7 +147,7 @@ static __device__ __forceinline__ void a8p_fill(const w8a8_maps &maps, const w8a
     constexpr bool GROUPED = w8a8_has_records(MODE);
     uint64_t x_policy = sw_policy_evict_last();
     int first = min(STAGES, p.n_stages), s = 0, turn = 0;
-    w8a8_walk walk(a, first);
+    w8a8_walk walk(a, p.stage0 + first);
 
     sw_grid_wait_previous();
     for (int it = 0; it < first; it++)
@@ -210,7 +218,47 @@ static __device__ __forceinline__ void a8p_multiply(int (&total)[N], ring_type &
     ring.release(before);
 }
 
-template <int KIND, int T, int NT, int BY_T, int STAGES, int MODE>
+/* Sums of two CTAs that share k, of one warpgroup of each: the first CTA stores those of the first
+ * warpgroup, the second those of the second. False: the other CTA stores ours. at: 16 bytes a
+ * thread, four sums, and the next 128 threads' behind it. */
+template <int N, typename type>
+static __device__ __forceinline__ bool a8p_meet(type (&total)[N], uint32_t rank, uint32_t at)
+{
+    uint32_t there = sw_cluster_map(at, 1 - rank);
+    bool stores = threadIdx.x / 128 % 2 == rank;
+
+#pragma unroll
+    for (int i = 0; i < N && !stores; i += 4) sw_shared_put16(at + (uint32_t)i * 512, total + i);
+    sw_cluster_sync();
+#pragma unroll
+    for (int i = 0; i < N && stores; i += 4) {
+        type other[4];
+
+        sw_cluster_get16(other, there + (uint32_t)i * 512);
+#pragma unroll
+        for (int e = 0; e < 4; e++) total[i + e] += other[e];
+    }
+    return stores;
+}
+
+/* The sums of a warpgroup to Y. */
+template <int KIND, int TW, int SHARED, int MODE, typename type>
+static __device__ __forceinline__ void
+a8p_store(type (&total)[TW / 2], const w8a8_args &a, const w8a8_place &p, int token0, int n_tile,
+          const w8a8_channels &channels, const float *x_scales, uint32_t ring)
+{
+    uint32_t wg = threadIdx.x / 128;
+
+    if constexpr (SHARED == SW_A8P_K)
+        if (!a8p_meet(total, p.rank, ring + 4 * SW_W8A8_PARK_BYTES + wg * (TW / 2 * 512) +
+                                         threadIdx.x % 128 * 16))
+            return;
+    if (token0 < a.m)
+        w8a8_store_own<KIND, TW, MODE>(total, a, token0, n_tile, channels, x_scales,
+                                       ring + wg * SW_W8A8_PARK_BYTES);
+}
+
+template <int KIND, int T, int NT, int BY_T, int STAGES, int SHARED, int MODE>
 static __device__ __forceinline__ void a8p_consume(const w8a8_args &a, const w8a8_place &p,
                                                    uint32_t ring_at, uint32_t full, uint32_t empty,
                                                    float *s_x_scales)
@@ -219,12 +267,11 @@ static __device__ __forceinline__ void a8p_consume(const w8a8_args &a, const w8a
     int wg = (int)threadIdx.x / 128, n_tile = p.n_tile0 + wg / BY_T;
     int token0 = p.token0 + wg % BY_T * TW;
     w8a8_share own = {wg / BY_T, (uint32_t)(wg % BY_T * TW * 128)};
-    w8a8_cluster_ring<2, STAGES> ring = {
+    w8a8_cluster_ring<SHARED == SW_A8P_K ? 1 : 2, STAGES> ring = {
         {ring_at, full, empty, w8a8_stage_bytes<KIND, T, NT, MODE>(), 0, 0}};
     /* While the first stage is on its way. */
     w8a8_channels channels = w8a8_channels_of<KIND, MODE>(a, n_tile);
     const float *x_scales = s_x_scales - p.token0;
-    uint32_t park = ring_at + wg * SW_W8A8_PARK_BYTES;
 
     sw_grid_wait_previous();
     for (int i = (int)threadIdx.x; i < T && MODE != W8A8_X_BLOCKS; i += threads)
@@ -232,19 +279,17 @@ static __device__ __forceinline__ void a8p_consume(const w8a8_args &a, const w8a
     if constexpr (!w8a8_is_float(KIND) && MODE == W8A8_PLAIN) {
         int total[TW / 2] = {};
 
-        a8p_multiply<KIND, T, NT>(total, ring, a, p, own);
+        if (p.n_stages > 0) a8p_multiply<KIND, T, NT>(total, ring, a, p, own);
         sw_named_sync(1, threads); /* nobody reads the ring any more: Y goes through it */
-        if (token0 < a.m)
-            w8a8_store_own<KIND, TW, MODE>(total, a, token0, n_tile, channels, x_scales, park);
+        a8p_store<KIND, TW, SHARED, MODE>(total, a, p, token0, n_tile, channels, x_scales, ring_at);
     } else {
         float total[TW / 2];
 
 #pragma unroll
         for (int i = 0; i < TW / 2; i++) asm volatile("mov.b32 %0, 0;" : "=f"(total[i]));
-        w8a8_whole<KIND, T, NT, MODE>(total, ring, a, p, own);
+        if (p.n_stages > 0) w8a8_whole<KIND, T, NT, MODE>(total, ring, a, p, own);
         sw_named_sync(1, threads);
-        if (token0 < a.m)
-            w8a8_store_own<KIND, TW, MODE>(total, a, token0, n_tile, channels, x_scales, park);
+        a8p_store<KIND, TW, SHARED, MODE>(total, a, p, token0, n_tile, channels, x_scales, ring_at);
     }
 }
 
@@ -255,6 +300,8 @@ static __global__ void __launch_bounds__(NT *BY_T * 128 + a8p_copiers<KIND, NT, 
     constexpr int consumers = NT * BY_T * 128, copiers = a8p_copiers<KIND, NT, MODE>();
     using registers = w8a8_registers<NT * BY_T, 40>;
     constexpr int STAGES = a8p_n_stages<KIND, T, NT, RING, MODE>();
+    /* At the barrier of a stage, of both CTAs where both fill it. */
+    constexpr int releases = (SHARED == SW_A8P_K ? 1 : 2) * 4 * NT * BY_T * SW_ARRIVALS;
     extern __shared__ uint8_t s_bytes[];
     __shared__ uint64_t s_full[STAGES], s_empty[STAGES];
     __shared__ float s_x_scales[T];
@@ -270,9 +317,13 @@ static __global__ void __launch_bounds__(NT *BY_T * 128 + a8p_copiers<KIND, NT, 
     static_assert(STAGES >= 3, "a stage is held until the next has begun");
     sw_grid_launch_next();
     if (threadIdx.x == consumers)
-        a8p_open<KIND, T, NT, MODE, STAGES, NT * BY_T>(maps, a, p, ring, full, empty, policy);
-    __syncwarp();
-    sw_cluster_meet();
+        a8p_open<KIND, T, NT, MODE, STAGES, releases>(maps, a, p, ring, full, empty, policy);
+    if constexpr (SHARED == SW_A8P_K) {
+        __syncthreads();
+    } else {
+        __syncwarp();
+        sw_cluster_meet();
+    }
     if (warp >= consumers / 32) {
         if constexpr (copiers == 128) sw_fewer_registers<registers::copier>();
         if (threadIdx.x == consumers)
@@ -280,9 +331,11 @@ static __global__ void __launch_bounds__(NT *BY_T * 128 + a8p_copiers<KIND, NT, 
         if (MODE == W8A8_X_BLOCKS && warp == consumers / 32 + 1)
             w8a8_scale_all<KIND, T, NT, MODE, STAGES>(a, p, ring, full, empty);
         __syncwarp();
+        if (SHARED == SW_A8P_K) sw_cluster_sync();
     } else {
         if constexpr (copiers == 128) sw_more_registers<registers::consumer>();
-        a8p_consume<KIND, T, NT, BY_T, STAGES, MODE>(a, p, ring, full, empty, s_x_scales);
+        a8p_consume<KIND, T, NT, BY_T, STAGES, SHARED, MODE>(a, p, ring, full, empty, s_x_scales);
+        __syncwarp();
     }
     sw_cluster_part();
 }

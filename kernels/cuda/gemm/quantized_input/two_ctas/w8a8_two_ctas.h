@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* What the two CTAs of a pair share. */
-enum { SW_A8P_X, SW_A8P_W };
+/* What the two CTAs of a pair share; K: a block of Y, of which each takes half of k. */
+enum { SW_A8P_X, SW_A8P_W, SW_A8P_K };
 
 /* tile: a row of w8a8_two_ctas_tiles.def. NULL: none. */
 #define SW_W8A8_KIND_ROW(kind, name) \
