@@ -41,7 +41,8 @@ static sw_planned_launch *add(planner *p, sw_launch_kind kind, sw_buf dst, sw_bu
     }
     l = &plan->launch[plan->n_launches++];
     *l = (sw_planned_launch){.kind = kind, .dst = dst, .src = src, .slot = slot,
-                             .site = SW_SITE_COUNT, .norm = NO_SLOT, .heads = no_heads};
+                             .site = SW_SITE_COUNT, .norm = NO_SLOT, .coded_for = NO_SLOT,
+                             .heads = no_heads};
     return l;
 }
 
@@ -575,6 +576,7 @@ sw_code sw_launch_plan_make(sw_launch_plan *out, const sw_model *m, int64_t laye
     }
     if (!p.has_stopped && !step->may_leave_sum) make_sum(&p);
     out->leaves_sum = p.awaits_sum && !p.has_stopped;
+    sw_launch_plan_codes(out, weights, step);
     if (p.is_full)
         return SW_FAIL(err, SW_E_BUG, "a layer of more than %d launches", SW_LAUNCHES_MAX);
     return SW_OK;

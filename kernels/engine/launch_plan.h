@@ -64,6 +64,9 @@ typedef struct sw_planned_launch {
     bool may_chain;         /* FUSED, DECODE: goes into the chain of steps, if that takes it */
     bool is_kv_taken;       /* HEADS, ATTENTION, DECODE: keys and values are another layer's */
     bool is_routed;         /* EXPERTS: the router has read something of its own */
+    sw_slot coded_for;      /* NORM, GLU: the linear in this slot, which comes next and alone reads
+                             * dst, gets its codes instead; SW_SLOT_COUNT: none */
+    bool has_codes;         /* LINEAR: src has been left so */
     sw_op_kind op;          /* OP */
     sw_slot norm;           /* FUSED: src is norm(X) by this slot; SW_SLOT_COUNT: src as it is */
     sw_launch_after after;  /* FUSED */
@@ -85,6 +88,8 @@ typedef struct sw_launch_weights {
     bool has_norm_bias[SW_SLOT_COUNT];
     /* Products of one token that there are kernels for, as SW_LAUNCH_FUSABLE bits. */
     uint8_t fusable[SW_SLOT_COUNT];
+    /* Products whose inputs are quantized, by codes that a norm or a gate can leave. */
+    bool takes_codes[SW_SLOT_COUNT];
 } sw_launch_weights;
 #define SW_LAUNCH_FUSABLE(after, has_norm) (1u << (2 * (after) + ((has_norm) ? 1 : 0)))
 
@@ -118,5 +123,9 @@ bool sw_launch_plan_can_begin(const sw_model *m, int64_t layer, sw_half half, sw
 sw_code sw_launch_plan_make(sw_launch_plan *out, const sw_model *m, int64_t layer,
                             const sw_launch_weights *weights, const sw_launch_step *step,
                             sw_err *err) SW_MUST_USE;
+/* Of a plan that is made otherwise: norms and gates before a product that takes codes leave them,
+ * where nobody else reads what they would have stored. A part of sw_launch_plan_make. */
+void sw_launch_plan_codes(sw_launch_plan *plan, const sw_launch_weights *weights,
+                          const sw_launch_step *step);
 
 #endif

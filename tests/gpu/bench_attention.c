@@ -2,7 +2,8 @@
  * that of Hopper, and of one query a sequence over long caches. Each is compared with a reference
  * in double at drawn places before it is timed. Prints a table; exit 77 without a GPU, 1 where a
  * result is wrong. Rates: TFLOP/s of the keys that queries see, two products; of one query TB/s of
- * keys and values. Percent: of 989 TFLOP/s, and of what a long copy of the device moves.
+ * keys and values. Percent: of 989 TFLOP/s, and of what a long copy of the device moves. Kernels
+ * named _e4m3 read keys and values that are kept as codes.
  *
  *   bench_attention [prefill|decode]
  */
@@ -17,6 +18,8 @@
 #include <cmocka.h>
 
 #include "formats/num/act.h"
+#include "formats/num/half.h"
+#include "formats/num/small.h"
 #include "kernels/cuda/attention/attention_wgmma.h"
 #include "tests/gpu/support/device_case.h"
 #include "tests/support/toys/random.h"
@@ -25,31 +28,40 @@ typedef struct shape {
     int64_t n_seqs, seq_len, first;
     int heads, kv_heads, dim, v_dim;
     int64_t window;
+    bool keeps_e4m3;
 } shape;
 
 static const shape prefills[] = {
-    {2, 2048, 0, 32, 8, 128, 128, 0},  /* a call of a calibration of 2048 tokens a text */
-    {16, 2048, 0, 32, 8, 128, 128, 0},
-    {1, 4096, 0, 32, 8, 128, 128, 0},
-    {8, 4096, 0, 32, 8, 128, 128, 0},
-    {1, 32768, 0, 32, 8, 128, 128, 0},
-    {1, 512, 7680, 32, 8, 128, 128, 0},
-    {1, 8192, 0, 32, 8, 128, 128, 1024},
-    {2, 2048, 0, 32, 32, 64, 64, 0},
-    {8, 4096, 0, 32, 32, 64, 64, 0},
-    {1, 32768, 0, 32, 32, 64, 64, 0},
-    {2, 2048, 0, 16, 8, 256, 256, 0},
-    {8, 4096, 0, 16, 2, 256, 256, 0},
-    {1, 32768, 0, 16, 2, 256, 256, 0},
-    {1, 8192, 0, 16, 8, 256, 256, 1024},
-    {2, 2048, 0, 16, 16, 192, 128, 0},
-    {8, 4096, 0, 16, 16, 192, 128, 0},
+    {2, 2048, 0, 32, 8, 128, 128, 0, false},  /* a call of a calibration of 2048 tokens a text */
+    {16, 2048, 0, 32, 8, 128, 128, 0, false},
+    {1, 4096, 0, 32, 8, 128, 128, 0, false},
+    {8, 4096, 0, 32, 8, 128, 128, 0, false},
+    {1, 32768, 0, 32, 8, 128, 128, 0, false},
+    {1, 512, 7680, 32, 8, 128, 128, 0, false},
+    {1, 512, 7680, 32, 8, 128, 128, 0, true},
+    {1, 8192, 0, 32, 8, 128, 128, 1024, false},
+    {2, 2048, 0, 32, 32, 64, 64, 0, false},
+    {8, 4096, 0, 32, 32, 64, 64, 0, false},
+    {1, 32768, 0, 32, 32, 64, 64, 0, false},
+    {2, 2048, 0, 16, 8, 256, 256, 0, false},
+    {8, 4096, 0, 16, 2, 256, 256, 0, false},
+    {1, 32768, 0, 16, 2, 256, 256, 0, false},
+    {1, 8192, 0, 16, 8, 256, 256, 1024, false},
+    {2, 2048, 0, 16, 16, 192, 128, 0, false},
+    {8, 4096, 0, 16, 16, 192, 128, 0, false},
 };
 static const shape decodes[] = {
-    {8, 1, 4095, 32, 8, 128, 128, 0},
-    {8, 1, 32767, 32, 8, 128, 128, 0},
-    {1, 1, 32767, 32, 8, 128, 128, 0},
-    {8, 1, 32767, 32, 32, 64, 64, 0},
+    {8, 1, 4095, 32, 8, 128, 128, 0, false},
+    {8, 1, 32767, 32, 8, 128, 128, 0, false},
+    {1, 1, 32767, 32, 8, 128, 128, 0, false},
+    {8, 1, 32767, 32, 32, 64, 64, 0, false},
+    {1, 1, 383, 32, 8, 128, 128, 0, false},   /* what a benchmark of decoding holds */
+    {8, 1, 383, 32, 8, 128, 128, 0, false},
+    {64, 1, 383, 32, 8, 128, 128, 0, false},
+    {8, 1, 4095, 32, 8, 128, 128, 0, true},
+    {8, 1, 32767, 32, 8, 128, 128, 0, true},
+    {1, 1, 32767, 32, 8, 128, 128, 0, true},
+    {64, 1, 383, 32, 8, 128, 128, 0, true},
 };
 #define PEAK_TFLOPS 989.0
 #define ERROR_MAX 5e-3 /* relative L2 of the drawn rows: rounding of weights and of results */
@@ -88,6 +100,24 @@ static double wide(sw_bf16 b)
 
     memcpy(&f, &bits, 4);
     return f;
+}
+
+/* Codes of n elements on the device; on the host their values take the place of what was there. */
+static sw_bf16 *keep_codes(sw_bf16 *host, int64_t n)
+{
+    uint8_t *codes = malloc((size_t)n), *code_of = malloc(1 << 16);
+    void *d;
+
+    for (uint32_t bits = 0; bits < 1 << 16; bits++)
+        code_of[bits] = sw_e4m3_encode((float)wide((sw_bf16)bits));
+    for (int64_t i = 0; i < n; i++) {
+        codes[i] = code_of[host[i]];
+        host[i] = sw_bf16_encode(sw_nums[SW_NUM_E4M3].values[codes[i]]);
+    }
+    d = device_copy(gpu, codes, n);
+    free(codes);
+    free(code_of);
+    return d;
 }
 
 /* One query's result in double, into out [v_dim]. */
@@ -193,6 +223,11 @@ static bench set_up(const shape *s, bool is_decode)
         b.a.k.d = random_rows(&b.k, s->n_seqs * n_keys, kv_width);
         b.a.v.d = random_rows(&b.v, s->n_seqs * n_keys + 1, kv_width) + 8;
         b.v += 8;
+        if (s->keeps_e4m3) {
+            b.a.k.d = keep_codes(b.k, s->n_seqs * n_keys * kv_width);
+            b.a.v.d = keep_codes(b.v, s->n_seqs * n_keys * kv_width);
+            b.a.kv = (sw_kv_form){true, 1.0f, 1.0f};
+        }
     }
     b.a.k_seq = b.a.v_seq = n_keys * stride;
     for (int i = 0; i < 64; i++) first[i] = (int32_t)s->first;
@@ -221,7 +256,8 @@ static bool print_one(const bench *b, const char *kernel, double copy_tbs)
     const shape *s = b->s;
     const int64_t n_out = s->n_seqs * s->seq_len * b->a.out.stride;
     const double flops = 2 * pairs_of(s) * s->heads * (s->dim + s->v_dim);
-    const double n_bytes = 2 * pairs_of(s) * s->kv_heads * (s->dim + s->v_dim);
+    const double n_bytes =
+        (s->keeps_e4m3 ? 1 : 2) * pairs_of(s) * s->kv_heads * (s->dim + s->v_dim);
     sw_bf16 *have = malloc(2 * (size_t)n_out);
     double error, us, rate;
 
@@ -231,8 +267,9 @@ static bool print_one(const bench *b, const char *kernel, double copy_tbs)
     error = relative_error(b, have);
     us = time_us(&b->a, flops > 2e12 ? 5 : REPEATS);
     rate = (b->a.scratch ? n_bytes : flops) / us / 1e6;
-    printf("%d,%d,%d,%d/%d,%d/%d,%d,%s,%.1f,%.2f,%.1f,%.1e\n", (int)s->n_seqs, (int)s->seq_len,
-           (int)s->first, s->heads, s->kv_heads, s->dim, s->v_dim, (int)s->window, kernel, us, rate,
+    printf("%d,%d,%d,%d/%d,%d/%d,%d,%s%s,%.1f,%.2f,%.1f,%.1e\n", (int)s->n_seqs, (int)s->seq_len,
+           (int)s->first, s->heads, s->kv_heads, s->dim, s->v_dim, (int)s->window, kernel,
+           s->keeps_e4m3 ? "_e4m3" : "", us, rate,
            100 * rate / (b->a.scratch ? copy_tbs : PEAK_TFLOPS), error);
     fflush(stdout);
     free(have);

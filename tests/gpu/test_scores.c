@@ -104,9 +104,56 @@ static void test_scores(void **state)
     }
 }
 
+/* The largest of several sequences: ties are the lowest id's wherever they lie, the last place
+ * counts, rows of minus infinity and of what is no number are told. */
+static void check_largest(int64_t vocab)
+{
+    enum { SEQS = 6 };
+    float *logits = malloc(4 * SEQS * (size_t)vocab);
+    const int64_t at[SEQS] = {0, vocab - 1, vocab / 2, vocab / 8 - 1, 7 * vocab / 8, 3};
+    test_rng rng = {9};
+    int32_t zeros[SEQS] = {0}, bad = 0;
+    uint32_t have[SEQS] = {0};
+    sw_pick_args a = {.n_seqs = SEQS, .vocab = vocab, .top_p = 1};
+
+    for (int64_t i = 0; i < SEQS * vocab; i++) logits[i] = (float)test_gauss(&rng) - 9;
+    for (int s = 0; s < SEQS; s++)
+        for (int64_t i = at[s]; i < vocab; i += 1 + vocab / 5) logits[s * vocab + i] = 5;
+    a.logits = device_copy(gpu, logits, 4 * SEQS * vocab);
+    a.ids = device_copy(gpu, have, sizeof have);
+    a.n_logged = device_copy(gpu, zeros, sizeof zeros);
+    a.not_finite = device_copy(gpu, &bad, 4);
+    MUST(sw_cuda_pick(&a, how, err));
+    MUST(sw_device_download(gpu, have, a.ids, sizeof have, err));
+    for (int s = 0; s < SEQS; s++) assert_int_equal(have[s], at[s]);
+    MUST(sw_device_download(gpu, &bad, a.not_finite, 4, err));
+    assert_int_equal(bad, 0);
+    logits[4 * vocab + vocab - 2] = NAN;
+    for (int64_t i = 0; i < vocab; i++) logits[vocab + i] = -INFINITY;
+    for (int s = 1; s < 5; s += 3) {
+        a.logits = device_copy(gpu, logits + s * vocab, 4 * vocab);
+        a.n_seqs = 1;
+        MUST(sw_device_fill(gpu, a.not_finite, 0, 4, err));
+        MUST(sw_cuda_pick(&a, how, err));
+        MUST(sw_device_download(gpu, &bad, a.not_finite, 4, err));
+        assert_int_equal(bad, 1);
+    }
+    free(logits);
+}
+
+static void test_largest(void **state)
+{
+    (void)state;
+    check_largest(5000);
+    check_largest(128);
+    check_largest(4099);
+    check_largest(32004);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scores)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scores),
+                                       cmocka_unit_test(test_largest)};
     int failed = device_open(&gpu);
 
     if (failed) return failed;

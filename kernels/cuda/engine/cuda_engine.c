@@ -312,23 +312,88 @@ static sw_code run_decoded(sw_device_engine *e, void *d_y, int64_t y_stride, sw_
     return rc == SW_OK ? run_dense(e, d_y, y_stride, false, x, n, &decoded, err) : rc;
 }
 
+/* The plan of a product, and a workspace for it. */
+static sw_code plan_tiles(sw_cuda_plan *plan, sw_device_engine *e, const sw_cuda_gemm *p,
+                          sw_err *err)
+{
+    const sw_code rc = sw_cuda_gemm_plan(plan, p, &e->device, NULL, err);
+
+    if (rc != SW_OK) return rc;
+    return sw_device_grow_work(e, (int64_t)sw_cuda_gemm_workspace_bytes(p, plan), err);
+}
+
+static sw_cuda_gemm product_of(const sw_device_engine *e, void *d_y, int64_t y_stride,
+                               sw_bf16_rows x, int64_t n, const sw_device_weight *w)
+{
+    return (sw_cuda_gemm){.m = n, .d_x = x.d, .x_stride = x.stride, .d_y = d_y,
+                          .y_stride = y_stride, .dtype = SW_DTYPE_BF16, .tiles = w->tiles,
+                          .act = w->act, .may_overlap = e->how.overlaps};
+}
+
 static sw_code run_tiles(sw_device_engine *e, void *d_y, int64_t y_stride, sw_bf16_rows x,
                          int64_t n, const sw_device_weight *w, sw_err *err)
 {
-    const sw_cuda_gemm p = {.m = n, .d_x = x.d, .x_stride = x.stride, .d_y = d_y,
-                            .y_stride = y_stride, .dtype = SW_DTYPE_BF16, .tiles = w->tiles,
-                            .act = w->act, .may_overlap = e->how.overlaps};
+    const sw_cuda_gemm p = product_of(e, d_y, y_stride, x, n, w);
     sw_cuda_plan plan;
     sw_code rc;
 
     if (w->tiles.spec.num == &sw_nums[SW_NUM_E2M1])
         return run_decoded(e, d_y, y_stride, x, n, w, err);
-    if ((rc = sw_cuda_gemm_plan(&plan, &p, &e->device, NULL, err)) != SW_OK ||
-        (rc = sw_device_grow_work(e, (int64_t)sw_cuda_gemm_workspace_bytes(&p, &plan), err)) !=
-            SW_OK)
-        return rc;
-    return sw_cuda_gemm_run(&p, &plan, e->d_gemm_work, e->how.stream, err);
+    rc = plan_tiles(&plan, e, &p, err);
+    return rc == SW_OK ? sw_cuda_gemm_run(&p, &plan, e->d_gemm_work, e->how.stream, err) : rc;
 }
+
+static sw_code add_bias(sw_device_engine *e, void *d_y, int64_t y_stride, bool y_is_f32, int64_t n,
+                        const sw_device_weight *w, sw_err *err)
+{
+    if (!w->d_bias) return SW_OK;
+    return sw_cuda_bias(d_y, y_stride, y_is_f32, w->d_bias, n, w->n_out, e->how, err);
+}
+
+/* ---- linears whose inputs come as codes ---- */
+
+#define CODED_GATES_MIN 32 /* tokens */
+
+/* A gate's codes are made by one CTA a token, which for a few takes longer than many CTAs and a
+ * kernel that quantizes: 8 tokens lose by it, 64 gain. */
+bool sw_device_takes_codes(const sw_device_run *run, sw_slot slot)
+{
+    const sw_device_weight *w = &run->block->linear[slot];
+    const sw_num *num = w->tiles.codes ? w->tiles.spec.num : NULL;
+
+    return num && num != &sw_nums[SW_NUM_E2M1] && sw_cuda_made_can(w->k_in, &w->act) &&
+           (slot != SW_SLOT_DOWN || run->n_tokens >= CODED_GATES_MIN);
+}
+
+/* As sw_cuda_gemm_run divides a workspace: codes, and behind them what the kernel needs. */
+sw_code sw_device_codes_for(sw_made_codes *out, sw_device_engine *e, int64_t n,
+                            const sw_device_weight *w, sw_err *err)
+{
+    const sw_cuda_gemm p = product_of(e, NULL, 0, (sw_bf16_rows){0}, n, w);
+    sw_cuda_plan plan;
+    const sw_code rc = plan_tiles(&plan, e, &p, err);
+
+    if (rc != SW_OK) return rc;
+    *out = (sw_made_codes){.to = sw_cuda_codes_at(e->d_gemm_work, n, w->k_in, &w->act),
+                           .act = w->act, .input_scale = w->tiles.input_scale,
+                           .starts_next = plan.starts_early};
+    return SW_OK;
+}
+
+sw_code sw_device_coded_linear(sw_device_engine *e, sw_bf16_rows y, int64_t n,
+                               const sw_device_weight *w, sw_err *err)
+{
+    sw_cuda_gemm p = product_of(e, y.d, y.stride, (sw_bf16_rows){0}, n, w);
+    char *d_behind = (char *)e->d_gemm_work + sw_cuda_codes_bytes(n, w->k_in, &w->act);
+    sw_cuda_plan plan;
+    sw_code rc = sw_cuda_gemm_plan(&plan, &p, &e->device, NULL, err);
+
+    p.x_codes = sw_cuda_codes_at(e->d_gemm_work, n, w->k_in, &w->act);
+    if (rc == SW_OK) rc = sw_cuda_gemm_run(&p, &plan, d_behind, e->how.stream, err);
+    return rc == SW_OK ? add_bias(e, y.d, y.stride, false, n, w, err) : rc;
+}
+
+/* ---- linears ---- */
 
 sw_code sw_device_linear(sw_device_engine *e, void *d_y, int64_t y_stride, bool y_is_f32,
                          sw_bf16_rows x, int64_t n, const sw_device_weight *w, sw_err *err)
@@ -341,7 +406,5 @@ sw_code sw_device_linear(sw_device_engine *e, void *d_y, int64_t y_stride, bool 
         return SW_FAIL(err, SW_E_UNSUPPORTED, "a quantized router; use --device cpu");
     rc = w->tiles.codes ? run_tiles(e, d_y, y_stride, x, n, w, err)
                         : run_dense(e, d_y, y_stride, y_is_f32, x, n, w, err);
-    if (rc == SW_OK && w->d_bias)
-        rc = sw_cuda_bias(d_y, y_stride, y_is_f32, w->d_bias, n, w->n_out, e->how, err);
-    return rc;
+    return rc == SW_OK ? add_bias(e, d_y, y_stride, y_is_f32, n, w, err) : rc;
 }

@@ -4,6 +4,7 @@
 #define SW_KERNELS_CUDA_ENGINE_CUDA_ENGINE_INTERNAL_H
 
 #include "kernels/cuda/decode/decode_chain.h"
+#include "kernels/cuda/decode/quantize_made.h"
 #include "kernels/cuda/gemm/cublaslt/cublaslt.h"
 #include "kernels/cuda/ops/engine_chosen.h"
 #include "kernels/cuda/ops/engine_streams.h"
@@ -222,6 +223,15 @@ static inline sw_f32_rows sw_device_side_rows(const sw_device_engine *e, int64_t
 }
 /* The SW_LAUNCH_FUSABLE bits of a product of the run's tokens with the weight in a slot. */
 uint8_t sw_device_fusable(const sw_device_run *run, sw_slot slot);
+/* Whether a product of the run's tokens with it takes codes that what comes before leaves. */
+bool sw_device_takes_codes(const sw_device_run *run, sw_slot slot);
+/* Where those of n tokens belong until the product with `w`, which must be the next to use the
+ * engine's workspace. */
+sw_code sw_device_codes_for(sw_made_codes *out, sw_device_engine *e, int64_t n,
+                            const sw_device_weight *w, sw_err *err) SW_MUST_USE;
+/* sw_device_linear of what lies there. */
+sw_code sw_device_coded_linear(sw_device_engine *e, sw_bf16_rows y, int64_t n,
+                               const sw_device_weight *w, sw_err *err) SW_MUST_USE;
 /* y = x w^T + bias, n rows; y_is_f32 (dense weights only): y is dense FP32. */
 sw_code sw_device_linear(sw_device_engine *e, void *d_y, int64_t y_stride, bool y_is_f32,
                          sw_bf16_rows x, int64_t n, const sw_device_weight *w,

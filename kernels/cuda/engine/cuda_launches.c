@@ -48,6 +48,13 @@ static sw_code launch_norm(sw_device_run *run, const sw_planned_launch *l, sw_er
         a.width = run->block->width[l->src];
     }
     if (l->adds) a.add = buffer(run, SW_BUF_T);
+    if (l->coded_for != SW_SLOT_COUNT) {
+        sw_made_codes codes;
+        const sw_code rc = sw_device_codes_for(&codes, run->e, run->n_tokens,
+                                               &run->block->linear[l->coded_for], err);
+
+        return rc == SW_OK ? sw_cuda_norm_codes(&a, &codes, run->e->how, err) : rc;
+    }
     return sw_cuda_norm(&a, run->e->how, err);
 }
 
@@ -92,9 +99,11 @@ static sw_code launch_show_kv(sw_device_run *run, const sw_planned_launch *l, sw
 static sw_code launch_linear(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
     const sw_bf16_rows y = buffer(run, l->dst);
+    const sw_device_weight *w = &run->block->linear[l->slot];
 
-    return sw_device_linear(run->e, y.d, y.stride, false, input_of(run, l), run->n_tokens,
-                            &run->block->linear[l->slot], err);
+    if (l->has_codes) return sw_device_coded_linear(run->e, y, run->n_tokens, w, err);
+    return sw_device_linear(run->e, y.d, y.stride, false, input_of(run, l), run->n_tokens, w,
+                            err);
 }
 
 static sw_fused_args fused_args(const sw_device_run *run, const sw_planned_launch *l)
@@ -299,23 +308,29 @@ static sw_code launch_decode(sw_device_run *run, const sw_planned_launch *l, sw_
 
 /* ---- between products, and experts ---- */
 
-static sw_code act_on(sw_device_run *run, sw_buf dst, sw_bf16_rows up, sw_err *err)
+static sw_act_args act_args(const sw_device_run *run, sw_buf dst, sw_bf16_rows up)
 {
-    const sw_act_args a = {.g = buffer(run, dst), .u = up, .n = run->n_tokens,
-                           .width = run->block->width[dst], .act = (int)run->e->m->act,
-                           .limit = (float)run->e->m->act_limit};
-
-    return sw_cuda_act(&a, run->e->how, err);
+    return (sw_act_args){.g = buffer(run, dst), .u = up, .n = run->n_tokens,
+                         .width = run->block->width[dst], .act = (int)run->e->m->act,
+                         .limit = (float)run->e->m->act_limit};
 }
 
 static sw_code launch_glu(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
-    return act_on(run, l->dst, buffer(run, l->src), err);
+    const sw_act_args a = act_args(run, l->dst, buffer(run, l->src));
+    sw_made_codes codes;
+    sw_code rc;
+
+    if (l->coded_for == SW_SLOT_COUNT) return sw_cuda_act(&a, run->e->how, err);
+    rc = sw_device_codes_for(&codes, run->e, run->n_tokens, &run->block->linear[l->coded_for], err);
+    return rc == SW_OK ? sw_cuda_act_codes(&a, &codes, run->e->how, err) : rc;
 }
 
 static sw_code launch_act(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
-    return act_on(run, l->dst, (sw_bf16_rows){0}, err);
+    const sw_act_args a = act_args(run, l->dst, (sw_bf16_rows){0});
+
+    return sw_cuda_act(&a, run->e->how, err);
 }
 
 static sw_code launch_experts(sw_device_run *run, const sw_planned_launch *l, sw_err *err)

@@ -20,12 +20,11 @@
  * a group to arrive adds them up in the order of the keys, so that the bytes do not depend on which
  * that is.
  */
-#include <cuda_fp16.h>
-
 #define N_THREADS 512 /* at most */
 #define N_HEADS_MAX 8
 #include "kernels/cuda/ops/engine_decode.cuh"
-#include "kernels/cuda/ptx/ptx_mma.cuh"
+#include "kernels/cuda/ops/engine_decode_elements.cuh"
+#include "kernels/cuda/ptx/caches.cuh"
 
 #define TILE 16       /* keys of a warp at a time */
 #define PART_KEYS 128 /* at least, where they are cut */
@@ -65,88 +64,6 @@ template <int D, int WARPS> struct decode_state {
     float head[WARPS][D];       /* a warp's own, while heads are prepared */
     float out[WARPS][N_HEADS_MAX][D + 4], top[WARPS][N_HEADS_MAX], sum[WARPS][N_HEADS_MAX];
     bool is_last;
-};
-
-/* ---- elements ---- */
-
-/* Of a cache of BF16 or of codes: eight neighbours as they lie, pairs as products take them. */
-template <typename T> struct elements;
-
-template <> struct elements<sw_bf16> {
-    typedef uint4 eight;
-    static constexpr bool scales_queries = false;
-
-    static __device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4],
-                                                    const uint32_t (&b)[2])
-    {
-        sw_mma_bf16(d, a, b[0], b[1]);
-    }
-    /* Elements 4 * half + {0, 1} and {2, 3}. */
-    static __device__ __forceinline__ void fours(uint32_t (&b)[2], const eight &e, int half)
-    {
-        b[0] = half ? e.z : e.x;
-        b[1] = half ? e.w : e.y;
-    }
-    /* Elements 2i of two rows, and 2i + 1. */
-    static __device__ __forceinline__ void across(uint32_t &even, uint32_t &odd, const eight &e,
-                                                  const eight &f, int i)
-    {
-        const uint32_t p[4] = {e.x, e.y, e.z, e.w}, r[4] = {f.x, f.y, f.z, f.w};
-
-        even = __byte_perm(p[i], r[i], 0x5410);
-        odd = __byte_perm(p[i], r[i], 0x7632);
-    }
-    /* Two floats rounded, and what that left of them. */
-    static __device__ __forceinline__ uint32_t round(float &x, float &y)
-    {
-        const uint32_t two = sw_pack2(x, y);
-
-        x -= __uint_as_float(two << 16);
-        y -= __uint_as_float(two & 0xffff0000u);
-        return two;
-    }
-};
-
-template <> struct elements<uint8_t> {
-    typedef uint2 eight;
-    static constexpr bool scales_queries = true; /* F16 ends at 65504 */
-
-    static __device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4],
-                                                    const uint32_t (&b)[2])
-    {
-        sw_mma_f16(d, a, b[0], b[1]);
-    }
-    static __device__ __forceinline__ uint32_t wide(uint32_t two)
-    {
-        const __half2_raw h = __nv_cvt_fp8x2_to_halfraw2((__nv_fp8x2_storage_t)two, __NV_E4M3);
-
-        return (uint32_t)h.x | (uint32_t)h.y << 16;
-    }
-    static __device__ __forceinline__ void fours(uint32_t (&b)[2], const eight &e, int half)
-    {
-        const uint32_t word = half ? e.y : e.x;
-
-        b[0] = wide(word & 0xffff);
-        b[1] = wide(word >> 16);
-    }
-    static __device__ __forceinline__ void across(uint32_t &even, uint32_t &odd, const eight &e,
-                                                  const eight &f, int i)
-    {
-        const uint32_t p = i < 2 ? e.x : e.y, r = i < 2 ? f.x : f.y;
-        const uint32_t both = __byte_perm(p, r, i % 2 ? 0x7362 : 0x5140);
-
-        even = wide(both & 0xffff);
-        odd = wide(both >> 16);
-    }
-    static __device__ __forceinline__ uint32_t round(float &x, float &y)
-    {
-        const __half2 h = __floats2half2_rn(x, y);
-        const float2 two = __half22float2(h);
-
-        x -= two.x;
-        y -= two.y;
-        return *(const uint32_t *)&h;
-    }
 };
 
 /* ---- before the keys ---- */
@@ -198,24 +115,81 @@ static __device__ void remember(uint8_t *s_fresh, void *cache, int64_t at, const
         *(uint2 *)((uint8_t *)cache + at * n_bytes + i) = *(const uint2 *)(s_fresh + i);
 }
 
+/* Head i of a job as it came from its product: the queries, then the new key and value. */
+static __device__ __forceinline__ const sw_bf16 *head_at(const sw_attn_args &a,
+                                                         const sw_heads_args &heads,
+                                                         const attn_job &j, int i)
+{
+    const bool is_query = i < j.n_heads, is_value = i > j.n_heads;
+    const sw_bf16_rows &from = is_query ? a.q : is_value ? heads.v : heads.k;
+
+    return from.d + j.seq * from.stride +
+           (int64_t)(is_query ? j.head0 + i : j.kv_head) * (is_value ? a.v_head_dim : a.head_dim);
+}
+
+/* What a warp will prepare, asked for before it is known which keys there are. Heads beyond these
+ * rounds are loaded when it is their turn. */
+template <int D, int WARPS> struct held_heads {
+    static constexpr int rounds = (N_HEADS_MAX / 2 + 2 + WARPS - 1) / WARPS;
+    uint32_t two[rounds][D / 64];
+
+    __device__ __forceinline__ void load(const sw_attn_args &a, const sw_heads_args &heads,
+                                         const attn_job &j)
+    {
+        const int n = j.n_heads + (heads.k.d ? 2 : 0);
+
+#pragma unroll
+        for (int r = 0; r < rounds; r++) {
+            const int i = (int)threadIdx.x / 32 + r * WARPS;
+            const int dim = i > j.n_heads ? a.v_head_dim : a.head_dim;
+
+#pragma unroll
+            for (int t = 0; t < D / 64; t++) {
+                const int at = 64 * t + (int)threadIdx.x % 32 * 2;
+
+                two[r][t] = 0;
+                if (i < n && at < dim)
+                    two[r][t] = *(const uint32_t *)(head_at(a, heads, j, i) + at);
+            }
+        }
+    }
+    __device__ __forceinline__ void put(float *s_head, int round, int dim) const
+    {
+#pragma unroll
+        for (int r = 0; r < rounds; r++)
+#pragma unroll
+            for (int t = 0; t < D / 64; t++) {
+                const int at = 64 * t + (int)threadIdx.x % 32 * 2;
+
+                if (r != round || at >= dim) continue;
+                s_head[at] = __uint_as_float(two[r][t] << 16);
+                s_head[at + 1] = __uint_as_float(two[r][t] & 0xffff0000u);
+            }
+        __syncwarp();
+    }
+};
+
 /* Queries, and with `remembers` the new key and value: a warp to a head. */
 template <typename T, int D, int WARPS>
 static __device__ void prepare(decode_state<D, WARPS> &s, const sw_attn_args &a,
-                               const sw_heads_args &heads, const attn_job &j, bool remembers)
+                               const sw_heads_args &heads, const attn_job &j,
+                               const held_heads<D, WARPS> &held, bool remembers)
 {
     const int64_t at = (j.seq * heads.capacity + j.there - 1) * heads.n_kv_heads + j.kv_head;
     float *s_head = s.head[threadIdx.x / 32];
+    sw_turns turns;
 
+    sw_hold_turns(turns, heads, j.there - 1);
 #pragma unroll 1
     for (int i = (int)threadIdx.x / 32; i < j.n_heads + 2 * remembers; i += WARPS) {
         const bool is_query = i < j.n_heads, is_value = i > j.n_heads;
-        const sw_bf16_rows &from = is_query ? a.q : is_value ? heads.v : heads.k;
         const int dim = is_value ? a.v_head_dim : a.head_dim;
 
-        sw_load_head(s_head, from.d + j.seq * from.stride +
-                                 (int64_t)(is_query ? j.head0 + i : j.kv_head) * dim, dim);
+        if (i / WARPS < held_heads<D, WARPS>::rounds) held.put(s_head, i / WARPS, dim);
+        else sw_load_head(s_head, head_at(a, heads, j, i), dim);
         if (is_query ? heads.q.d != NULL : !is_value)
-            sw_prepare_head(s_head, heads, is_query ? heads.q_norm : heads.k_norm, j.there - 1);
+            sw_prepare_head(s_head, heads, is_query ? heads.q_norm : heads.k_norm, j.there - 1,
+                            turns);
         if (is_query)
             lay_out_query<T>(s, i, s_head, dim);
         else
@@ -258,8 +232,8 @@ template <typename T> struct rows_of_head {
     }
     __device__ __forceinline__ eight at(int row, int col) const
     {
-        return __ldcg((const eight *)(d + (int64_t)min(row, last_row) * stride +
-                                      min(col, last_eight)));
+        return sw_load_line((const eight *)(d + (int64_t)min(row, last_row) * stride +
+                                            min(col, last_eight)));
     }
     /* Of one row in shared memory. */
     __device__ __forceinline__ eight fresh_at(const uint8_t *s_row, int col) const
@@ -406,7 +380,8 @@ static __device__ __forceinline__ void add(warp_sums<D> &sums, float (&weight)[4
 template <typename T, int D, int WARPS>
 static __device__ __forceinline__ void walk(warp_sums<D> &sums, decode_state<D, WARPS> &s,
                                             const sw_attn_args &a, const sw_heads_args &heads,
-                                            const attn_job &j)
+                                            const attn_job &j,
+                                            const held_heads<D, WARPS> &held)
 {
     const bool remembers = heads.k.d && j.end == j.there;
     const int n_keys = (int)(j.end - j.begin), n_cached = n_keys - remembers;
@@ -420,7 +395,7 @@ static __device__ __forceinline__ void walk(warp_sums<D> &sums, decode_state<D, 
         load_keys(keys, k, key);
         load_values(values, v, key);
     }
-    prepare<T>(s, a, heads, j, remembers);
+    prepare<T>(s, a, heads, j, held, remembers);
     __syncthreads();
 #pragma unroll 1
     for (; key < n_keys; key += WARPS * TILE) {
@@ -509,12 +484,16 @@ static __global__ void __launch_bounds__(32 * WARPS, warps_of(D) / WARPS)
                      (int64_t)item * splits * partial_floats(&a);
 
     sw_begin();
-    const attn_job j = attention_job<CHUNKED>(a, splits, split, item, PART_KEYS);
+    attn_job j = heads_of_job(a, split, item);
+    held_heads<D, WARPS> held;
+
+    held.load(a, heads, j);
+    cut_keys<CHUNKED>(j, a, splits, PART_KEYS);
     sw_bf16 *out = a.out.d + j.seq * a.out.stride + (int64_t)j.head0 * a.v_head_dim;
     warp_sums<D> sums = {-INFINITY};
 
     if (split >= j.n_parts) return;
-    walk<T>(sums, s, a, heads, j);
+    walk<T>(sums, s, a, heads, j, held);
     park(s, sums);
     store_warps(partial + split * partial_floats(&a), out, s, a, j);
     if (j.n_parts == 1) return;
@@ -541,6 +520,7 @@ static sw_code run(const sw_attn_args *a, const sw_heads_args *heads, sw_launch 
                         "attention", err);
 
     if (rc != SW_OK) return rc;
+    sw_divide_as_products(swk_attention_decode<T, D, WARPS, CHUNKED>);
     return sw_start("attention", swk_attention_decode<T, D, WARPS, CHUNKED>, grid, 32 * WARPS,
                     (size_t)shared_bytes, how, err, sw_settle_scales(a), heads ? *heads : none,
                     n_splits(a), counter_bytes(a));

@@ -264,11 +264,8 @@ struct attn_job {
     int item, split;                  /* the group, and which of these it is */
 };
 
-/* Of the CTA that has part `split` of the keys of a group of heads, whole units of them: groups of
- * a sequence first. */
-template <bool CHUNKED = false>
-static __device__ attn_job attention_job(const sw_attn_args &a, int splits, int split, int item,
-                                         int unit = N_KEYS)
+/* Of the CTA that has part `split` of the keys of a group of heads: groups of a sequence first. */
+static __device__ attn_job heads_of_job(const sw_attn_args &a, int split, int item)
 {
     const int heads = a.n_heads / a.n_kv_heads, tiles = (heads + N_HEADS_MAX - 1) / N_HEADS_MAX;
     const int group = item % (a.n_kv_heads * tiles);
@@ -280,6 +277,13 @@ static __device__ attn_job attention_job(const sw_attn_args &a, int splits, int 
     j.kv_head = group / tiles;
     j.head0 = j.kv_head * heads + group % tiles * N_HEADS_MAX;
     j.n_heads = min(N_HEADS_MAX, (j.kv_head + 1) * heads - j.head0);
+    return j;
+}
+
+/* Which keys it has, whole units of them. */
+template <bool CHUNKED>
+static __device__ void cut_keys(attn_job &j, const sw_attn_args &a, int splits, int unit)
+{
     const int there = (a.first ? a.first[j.seq] : 0) + 1, window = (int)a.window;
     const int oldest = CHUNKED                     ? there - 1 - (there - 1) % a.chunk
                        : window && there > window ? there - window
@@ -287,9 +291,16 @@ static __device__ attn_job attention_job(const sw_attn_args &a, int splits, int 
     const int each = ((there - oldest + splits - 1) / splits + unit - 1) / unit * unit;
 
     j.n_parts = (there - oldest + each - 1) / each;
-    j.begin = oldest + split * each;
+    j.begin = oldest + j.split * each;
     j.end = min((int64_t)there, j.begin + each);
     j.there = there;
+}
+
+static __device__ attn_job attention_job(const sw_attn_args &a, int splits, int split, int item)
+{
+    attn_job j = heads_of_job(a, split, item);
+
+    cut_keys<false>(j, a, splits, N_KEYS);
     return j;
 }
 

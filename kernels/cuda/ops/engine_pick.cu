@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "kernels/cuda/ops/engine_launch.cuh"
+#include "kernels/cuda/ptx/ptx_cluster.cuh"
 
 #define N_THREADS 1024
 #define N_WARPS (N_THREADS / 32)
@@ -238,6 +239,16 @@ static __device__ void draw(pick_state &s, const sw_pick_args &a, int64_t seq, c
     }
 }
 
+/* What a step of the sequence leaves; a thread. */
+static __device__ void advance(const sw_pick_args &a, int64_t seq, uint32_t id, bool is_bad)
+{
+    if (is_bad) *a.not_finite = 1 + (int32_t)seq;
+    a.ids[seq] = id;
+    if (a.log && a.n_logged[seq] < a.log_capacity)
+        a.log[seq * a.log_capacity + a.n_logged[seq]++] = id;
+    if (a.first) a.first[seq]++;
+}
+
 /* grid (sequences) */
 static __global__ void __launch_bounds__(N_THREADS) swk_pick(sw_pick_args a)
 {
@@ -274,15 +285,89 @@ static __global__ void __launch_bounds__(N_THREADS) swk_pick(sw_pick_args a)
         draw(s, a, seq, logits, top, cut, &s_id);
     }
     __syncthreads();
-    if (threadIdx.x) return;
-    if (is_bad) *a.not_finite = 1 + (int32_t)seq;
-    a.ids[seq] = s_id;
-    if (a.log && a.n_logged[seq] < a.log_capacity)
-        a.log[seq * a.log_capacity + a.n_logged[seq]++] = s_id;
-    if (a.first) a.first[seq]++;
+    if (threadIdx.x == 0) advance(a, seq, s_id, is_bad);
+}
+
+/* ---- the largest, by several CTAs ---- */
+
+#define PARTS 8 /* CTAs of a cluster, each with a part of the row */
+
+/* grid (sequences x PARTS): the first CTA of a cluster hears what the others have found. */
+static __global__ void __launch_bounds__(N_THREADS) swk_pick_top(sw_pick_args a)
+{
+#if __CUDA_ARCH__ >= 900
+    __shared__ pick_state s;
+    __shared__ __align__(16) float s_found[4]; /* the best, its id, whether one is no number */
+    const int64_t seq = blockIdx.x / PARTS;
+    const int rank = (int)(blockIdx.x % PARTS), vocab = (int)a.vocab;
+    const int each = (vocab / PARTS + 4) / 4 * 4;
+    const int begin = min(vocab, rank * each), end = min(vocab, begin + each);
+    int id;
+
+    sw_begin();
+    const float top = find_top(s, a.logits + seq * a.vocab + begin, end - begin, &id);
+
+    if (threadIdx.x == 0) {
+        s_found[0] = top;
+        s_found[1] = __int_as_float(begin + id);
+        s_found[2] = s.is_bad ? 1.0f : 0.0f;
+        s_found[3] = 0;
+    }
+    sw_cluster_sync();
+    if (rank == 0 && threadIdx.x == 0) {
+        float best = -INFINITY, bad = 0;
+        int best_id = 0;
+
+        for (unsigned r = 0; r < PARTS; r++) { /* in the order of the ids */
+            float found[4];
+
+            sw_cluster_get16(found, sw_cluster_map(sw_smem_addr(s_found), r));
+            bad += found[2];
+            if (found[0] > best) {
+                best = found[0];
+                best_id = __float_as_int(found[1]);
+            }
+        }
+        const bool is_bad = bad > 0 || best == -INFINITY;
+
+        advance(a, seq, is_bad ? 0 : (uint32_t)best_id, is_bad);
+    }
+    sw_cluster_sync();
+#endif
+}
+
+static sw_code start_top(const sw_pick_args *a, sw_launch how, sw_err *err)
+{
+    cudaLaunchConfig_t config = {};
+    cudaLaunchAttribute attrs[2] = {};
+
+    attrs[0].id = cudaLaunchAttributeClusterDimension;
+    attrs[0].val.clusterDim = {PARTS, 1, 1};
+    attrs[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attrs[1].val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3((unsigned)(a->n_seqs * PARTS));
+    config.blockDim = dim3(N_THREADS);
+    config.stream = (cudaStream_t)how.stream;
+    config.attrs = attrs;
+    config.numAttrs = how.overlaps ? 2 : 1;
+    return sw_device_check((int)cudaLaunchKernelEx(&config, swk_pick_top, *a), "sampling", err);
+}
+
+/* Devices that run code compiled for clusters: others run that of sm_80, which has none. */
+static bool has_clusters(void)
+{
+    int device = 0, major = 0, minor = 0;
+
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ==
+               cudaSuccess &&
+           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) ==
+               cudaSuccess && major == 9 && minor == 0;
 }
 
 extern "C" sw_code sw_cuda_pick(const sw_pick_args *a, sw_launch how, sw_err *err)
 {
+    if (!(a->temperature > 0) && a->n_seqs > 0 && a->vocab % 4 == 0 && has_clusters())
+        return start_top(a, how, err);
     return sw_start("sampling", swk_pick, (unsigned)a->n_seqs, N_THREADS, 0, how, err, *a);
 }

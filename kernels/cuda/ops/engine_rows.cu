@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/ops/engine_glu.cuh"
 #include "kernels/cuda/ops/engine_heads.cuh"
+#include "kernels/cuda/ptx/caches.cuh"
 
 #define N_THREADS 256
 #define EIGHTS_MAX 4 /* eights of a row that a thread of a norm keeps: rows of up to 32768 */
@@ -14,25 +15,40 @@ static __device__ int64_t position_of(int64_t row, const int32_t *first, int64_t
     return (first ? first[row / seq_len] : 0) + row % seq_len;
 }
 
-/* grid (rows) */
-static __global__ void swk_embed(sw_embed_args a)
+/* Eight of a row as floats; one in v[0] where rows are not of whole eights. */
+template <int WIDTH>
+static __device__ __forceinline__ sw_eight load_elements(const sw_bf16 *from)
 {
-    const int64_t row = blockIdx.x;
+    if (WIDTH == 8) return sw_load8(from);
+    return {{sw_float(*from)}};
+}
+
+/* grid (rows, parts of a row), a thread to WIDTH neighbours */
+template <int WIDTH> static __global__ void swk_embed(sw_embed_args a)
+{
+    const int64_t row = blockIdx.x, i = WIDTH * (blockIdx.y * (int64_t)N_THREADS + threadIdx.x);
 
     sw_begin();
+    if (i >= a.hidden) return;
     const int64_t id = a.ids[row], at = a.first_row + position_of(row, a.first, a.seq_len);
+    sw_eight e = load_elements<WIDTH>(a.embed + id * a.hidden + i), more = {};
 
-    for (int64_t i = threadIdx.x; i < a.hidden; i += blockDim.x) {
-        float v = sw_float(a.embed[id * a.hidden + i]) * a.scale;
-
-        if (a.positions) v += sw_float(a.positions[at * a.hidden + i]);
-        a.x[row * a.hidden + i] = v;
+    if (a.positions) more = load_elements<WIDTH>(a.positions + at * a.hidden + i);
+#pragma unroll
+    for (int j = 0; j < WIDTH; j++) {
+        e.v[j] *= a.scale;
+        if (a.positions) e.v[j] += more.v[j];
+        a.x[row * a.hidden + i + j] = e.v[j];
     }
 }
 
 extern "C" sw_code sw_cuda_embed(const sw_embed_args *a, sw_launch how, sw_err *err)
 {
-    return sw_start("embedding", swk_embed, (unsigned)a->n, N_THREADS, 0, how, err, *a);
+    const int width = a->hidden % 8 ? 1 : 8;
+
+    return sw_start("embedding", width == 8 ? swk_embed<8> : swk_embed<1>,
+                    dim3((unsigned)a->n, sw_blocks(a->hidden / width, N_THREADS)), N_THREADS, 0,
+                    how, err, *a);
 }
 
 /* ---- norms ---- */
@@ -121,6 +137,7 @@ extern "C" sw_code sw_cuda_norm(const sw_norm_args *a, sw_launch how, sw_err *er
         return SW_FAIL(err, SW_E_UNSUPPORTED, "a norm over %lld elements; on the device it takes "
                        "multiples of 8 up to %d", (long long)a->width, EIGHTS_MAX * 8192);
     if (n_threads > 512) n_threads = n_eights > EIGHTS_MAX * 512 ? 1024 : 512;
+    sw_divide_as_products(swk_norm);
     return sw_start("norm", swk_norm, (unsigned)a->n, (unsigned)n_threads, 0, how, err, *a);
 }
 
@@ -221,6 +238,7 @@ static __global__ void swk_act(sw_act_args a)
 
 extern "C" sw_code sw_cuda_act(const sw_act_args *a, sw_launch how, sw_err *err)
 {
+    sw_divide_as_products(swk_act);
     return sw_start("activation", swk_act,
                     dim3((unsigned)a->n, sw_blocks(a->width / 8, N_THREADS)), N_THREADS, 0, how,
                     err, *a);

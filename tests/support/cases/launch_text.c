@@ -132,7 +132,9 @@ static void say_launch(char *text, const sw_planned_launch *l)
     case SW_LAUNCH_TO_BF16: say(text, "%s = bf16(X)", dst); break;
     case SW_LAUNCH_SHOW: say(text, "show %s at %s", src, sites[l->site]); break;
     case SW_LAUNCH_SHOW_KV: say(text, "show K V"); break;
-    case SW_LAUNCH_LINEAR: say(text, "%s = %s(%s)", dst, slot, src); break;
+    case SW_LAUNCH_LINEAR:
+        say(text, "%s = %s(%s%s)", dst, slot, l->has_codes ? "codes " : "", src);
+        break;
     case SW_LAUNCH_FUSED: say_fused(text, l); break;
     case SW_LAUNCH_HEADS: say(text, "heads"), say_heads(text, &l->heads); break;
     case SW_LAUNCH_ROPE: say(text, "turn %s", dst); break;
@@ -152,6 +154,7 @@ static void say_launch(char *text, const sw_planned_launch *l)
     case SW_LAUNCH_OP: say_op(text, l); break;
     default: say(text, "?"); break;
     }
+    if (l->coded_for != SW_SLOT_COUNT) say(text, " as codes for %s", slots[l->coded_for]);
     say(text, "\n");
 }
 

@@ -32,6 +32,43 @@ static const sw_launch_step one_token = {.from = SW_SITE_COUNT, .stop_at = (sw_s
                                          .has_cache = true, .is_decode = true, .is_fused = true,
                                          .has_chain = true, .may_leave_sum = true};
 
+/* Several sequences, with weights whose inputs are quantized: norms and gates leave codes where one
+ * product alone reads them, and nobody else sees them. */
+static void test_codes(void **state)
+{
+    sw_launch_step step = one_token;
+    sw_launch_weights coded = joined;
+    sw_model m;
+
+    (void)state;
+    step.is_fused = step.has_chain = false;
+    memset(coded.takes_codes, true, sizeof coded.takes_codes);
+    read_model(&m, "arch/llama");
+    check_plan(&m, 0, &coded, &step,
+               "N = norm_attn(X) as codes for q\n"
+               "Q = q(codes N)\n"
+               "one A = attention(Q) turn Q turn K\n"
+               "T = o(A)\n"
+               "N = norm_mlp(X += T) as codes for gate\n"
+               "G = gate(codes N)\n"
+               "G = act(G) * U as codes for down\n"
+               "T = down(codes G)\n"
+               "leaves X += T\n");
+    coded.takes_codes[SW_SLOT_Q] = coded.takes_codes[SW_SLOT_DOWN] = false;
+    coded.is_gate_joined = false;
+    check_plan(&m, 0, &coded, &step,
+               "N = norm_attn(X)\n"
+               "Q = q(N)\n"
+               "one A = attention(Q) turn Q turn K\n"
+               "T = o(A)\n"
+               "N = norm_mlp(X += T)\n"
+               "G = gate(N)\n"
+               "U = up(N)\n"
+               "G = act(G) * U\n"
+               "T = down(G)\n"
+               "leaves X += T\n");
+}
+
 static void test_llama_prompt(void **state)
 {
     sw_launch_step first = prompt, last = prompt;
@@ -516,6 +553,7 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_codes),
         cmocka_unit_test(test_llama_prompt), cmocka_unit_test(test_llama_decode),
         cmocka_unit_test(test_llama_sites),  cmocka_unit_test(test_qwen3),
         cmocka_unit_test(test_gemma3),       cmocka_unit_test(test_olmo2),
