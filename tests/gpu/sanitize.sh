@@ -25,6 +25,7 @@ gemm='test_gemm ring_turns
 test_gemm each_kernel_once'
 ops='test_chain
 test_scores
+test_made_codes
 test_quantizers special_values
 test_quantizers every_way
 test_gemm shared_rounds
