@@ -55,13 +55,14 @@ static sw_code select_linears(sw_block_job *job, int64_t layer, sw_err *err)
 
 /* The disk can begin with the weights of a block before anybody waits for them. A hint: what has
  * another name, as experts in one tensor do, comes when it is read. */
-static void want_block(const sw_block_job *job, const sw_st *st, int64_t layer)
+static sw_code want_block(const sw_block_job *job, const sw_st *st, int64_t layer, sw_err *err)
 {
     int64_t n = sw_model_linears(job->model, layer, NULL, 0);
     sw_linear_ref *linears = NULL;
-    sw_err ignored = {0};
+    sw_code rc;
 
-    if (n < 1 || SW_MEM_GET(&linears, n, "linears of a block", &ignored) != SW_OK) return;
+    if (n < 1) return SW_OK;
+    if ((rc = SW_MEM_GET(&linears, n, "linears of a block", err)) != SW_OK) return rc;
     (void)sw_model_linears(job->model, layer, linears, n);
     for (int64_t i = 0; i < n; i++) {
         char path[256], name[300];
@@ -72,6 +73,7 @@ static void want_block(const sw_block_job *job, const sw_st *st, int64_t layer)
         if ((t = sw_st_find(st, name))) sw_st_want_tensor(st, t);
     }
     sw_mem_put(linears);
+    return SW_OK;
 }
 
 sw_code sw_block_job_new(sw_block_job *job, const sw_st *st, int64_t layer, sw_err *err)
@@ -80,7 +82,9 @@ sw_code sw_block_job_new(sw_block_job *job, const sw_st *st, int64_t layer, sw_e
     sw_code rc;
 
     if ((rc = select_linears(job, layer, err)) != SW_OK) return rc;
-    if (layer + 1 < job->model->n_layers) want_block(job, st, layer + 1);
+    if (layer + 1 < job->model->n_layers &&
+        (rc = want_block(job, st, layer + 1, err)) != SW_OK)
+        return rc;
     rc = sw_block_load_from(&job->original, job->model, st, from, layer, err);
     if (rc == SW_OK && job->options->algo->transform)
         rc = sw_block_load_from(&job->untouched, job->model, st, from, layer, err);
