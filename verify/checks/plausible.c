@@ -82,10 +82,16 @@ static const char *const rival_text[N_RIVALS] = {
     [SWAP_ROWS8] = "the codes of channels 8 apart swapped: nibbles are swapped",
 };
 
+/* Squared errors of a cell: as stored, by the best scale and zero point, and by rounding alone. */
+typedef struct fit {
+    double own2, line2, round2;
+} fit;
+
 /* Sums over the columns of one group of one row; c = level of the code (decode_spec.h), r2 the
  * squares of the steps around it. */
 typedef struct cell {
     double n, w1, w2, c1, c2, wc, r2;
+    fit fit; /* once all columns are in */
 } cell;
 
 typedef struct sums {
@@ -129,39 +135,28 @@ static void add_cell_rival(sums *all, rival r, const cell *x, double own_scale, 
                 s * s * (x->c2 - 2 * d * x->c1 + d * d * x->n), x->w2);
 }
 
-/* Squared errors: as stored, and by the best scales and zero points, of which none is held to
- * less than rounding gives. */
-typedef struct fit {
-    double own2, best2;
-} fit;
-
-static fit fit_of(const cell *x, double s)
-{
-    return (fit){cell_error(x, s), fmax(cell_fit(x), x->r2 * s * s / 12)};
-}
+/* No fit is held to less than rounding gives. */
+static double least2(const fit *f) { return fmax(f->line2, f->round2); }
 
 /* Weights of 0 under a scale of 0 have no error, and nothing to hold it against. */
-static double misfit_of(fit f) { return f.own2 > 0 ? sqrt(f.own2 / f.best2) : 0; }
+static double misfit_of(double own2, double best2) { return own2 > 0 ? sqrt(own2 / best2) : 0; }
 
 /* The groups of a row beside their limits. */
 static void add_misfits(sums *all, const sw_spec_weight *w, const cell *cells, int64_t n)
 {
-    const float *scales = w->scales + n * w->n_groups;
-    const double global = (double)w->global;
-    fit row = {0, 0};
+    double row_own2 = 0, row_best2 = 0;
 
     for (int64_t g = 0; g < w->n_groups; g++) {
-        const fit f = fit_of(&cells[g], (double)scales[g] * global);
-
-        row.own2 += cells[g].n < 1 ? 0 : f.own2;
-        row.best2 += cells[g].n < 1 ? 0 : f.best2;
+        row_own2 += cells[g].fit.own2;
+        row_best2 += least2(&cells[g].fit);
     }
     for (int64_t g = 0; g < w->n_groups; g++) {
-        const fit f = fit_of(&cells[g], (double)scales[g] * global);
-        const fit others = {row.own2 - f.own2, row.best2 - f.best2};
-        const double more = others.best2 > 0 ? fmin(misfit_of(others), ROW_MISFIT_MAX) : 1;
-        const double misfit = misfit_of(f);
-        const double over = misfit / (misfit_max(cells[g].n, w) * fmax(more, 1));
+        const double own2 = cells[g].fit.own2, best2 = least2(&cells[g].fit);
+        const double others = row_best2 - best2 > 0
+                                  ? misfit_of(row_own2 - own2, row_best2 - best2) : 1;
+        const double more = fmax(fmin(others, ROW_MISFIT_MAX), 1);
+        const double misfit = misfit_of(own2, best2);
+        const double over = misfit / (misfit_max(cells[g].n, w) * more);
 
         if (cells[g].n < 1 || over <= all->worst_over) continue;
         all->worst_over = over;
@@ -171,18 +166,18 @@ static void add_misfits(sums *all, const sw_spec_weight *w, const cell *cells, i
     }
 }
 
-static void add_cell(sums *all, const sw_spec_weight *w, const cell *x, int64_t n, int64_t g)
+static void add_cell(sums *all, const sw_spec_weight *w, cell *x, int64_t n, int64_t g)
 {
     const float *scales = w->scales + n * w->n_groups;
     double global = (double)w->global, s = (double)scales[g] * global;
-    double rounding = x->r2 * s * s / 12;
 
     if (x->n < 1) return;
-    all->round2 += rounding;
+    x->fit = (fit){cell_error(x, s), cell_fit(x), x->r2 * s * s / 12};
+    all->round2 += x->fit.round2;
     if (x->n > 2) { /* a line takes two of n degrees of freedom */
         all->n_fit += x->n;
-        all->own2 += cell_error(x, s);
-        all->fit2 += fmax(cell_fit(x) * x->n / (x->n - 2), rounding);
+        all->own2 += x->fit.own2;
+        all->fit2 += fmax(x->fit.line2 * x->n / (x->n - 2), x->fit.round2);
     }
     if (g + 1 < w->n_groups)
         add_cell_rival(all, NEXT_GROUP, x, s, (double)scales[g + 1] * global, 0);
