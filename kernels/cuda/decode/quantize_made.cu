@@ -170,28 +170,6 @@ static __global__ void __launch_bounds__(THREADS_MAX)
 
 /* ---- norms ---- */
 
-static __device__ sw_eight load_floats(const float *from)
-{
-    const float4 low = *(const float4 *)from, high = *(const float4 *)(from + 4);
-
-    return {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
-}
-
-/* Eight of the stream, to which the half before is added. */
-static __device__ sw_eight stream_at(const sw_norm_args &a, int64_t row, int64_t at)
-{
-    sw_eight e = load_floats(a.x + row * a.width + at);
-
-    if (!a.add.d) return e;
-    const sw_eight more = sw_load8(a.add.d + row * a.add.stride + at);
-
-#pragma unroll
-    for (int i = 0; i < 8; i++) e.v[i] += a.factor * more.v[i];
-    *(float4 *)(a.x + row * a.width + at) = make_float4(e.v[0], e.v[1], e.v[2], e.v[3]);
-    *(float4 *)(a.x + row * a.width + at + 4) = make_float4(e.v[4], e.v[5], e.v[6], e.v[7]);
-    return e;
-}
-
 /* Of what 32 lanes of swk_norm have, neighbours in `two` of 16 lanes here, in their order; then of
  * its warps, two of which are one here. */
 static __device__ float sum_as_norm(const float (&two)[2], float *s_part)
@@ -222,7 +200,7 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     if (threadIdx.x * SLICE < a.width)
 #pragma unroll
         for (int half = 0; half < 2; half++)
-            weight[half] = load_floats(a.weight + threadIdx.x * SLICE + 8 * half);
+            weight[half] = sw_load_floats(a.weight + threadIdx.x * SLICE + 8 * half);
     begin(o.starts_next);
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
@@ -231,7 +209,7 @@ static __global__ void __launch_bounds__(NORM_THREADS)
         if (k >= a.width) break;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            e[i][half] = stream_at(a, row, k + 8 * half);
+            e[i][half] = sw_stream_at(a, row, k + 8 * half);
 #pragma unroll
             for (int j = 0; j < 8; j++) sums[half] += e[i][half].v[j] * e[i][half].v[j];
         }
@@ -245,7 +223,7 @@ static __global__ void __launch_bounds__(NORM_THREADS)
         if (k >= a.width) break;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            if (i) weight[half] = load_floats(a.weight + k + 8 * half);
+            if (i) weight[half] = sw_load_floats(a.weight + k + 8 * half);
 #pragma unroll
             for (int j = 0; j < 8; j++)
                 e[i][half].v[j] = e[i][half].v[j] * scale * weight[half].v[j];

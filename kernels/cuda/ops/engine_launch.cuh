@@ -50,6 +50,28 @@ __device__ __forceinline__ sw_eight sw_load8(const sw_bf16 *p)
     return e;
 }
 
+__device__ __forceinline__ sw_eight sw_load_floats(const float *from)
+{
+    const float4 low = *(const float4 *)from, high = *(const float4 *)(from + 4);
+
+    return {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
+}
+
+/* Eight of the stream, to which the half before is added. */
+__device__ __forceinline__ sw_eight sw_stream_at(const sw_norm_args &a, int64_t row, int64_t at)
+{
+    sw_eight e = sw_load_floats(a.x + row * a.width + at);
+
+    if (!a.add.d) return e;
+    const sw_eight more = sw_load8(a.add.d + row * a.add.stride + at);
+
+#pragma unroll
+    for (int i = 0; i < 8; i++) e.v[i] += a.factor * more.v[i];
+    *(float4 *)(a.x + row * a.width + at) = make_float4(e.v[0], e.v[1], e.v[2], e.v[3]);
+    *(float4 *)(a.x + row * a.width + at + 4) = make_float4(e.v[4], e.v[5], e.v[6], e.v[7]);
+    return e;
+}
+
 __device__ __forceinline__ uint32_t sw_pack2(float low, float high)
 {
     const __nv_bfloat162 two = __floats2bfloat162_rn(low, high);

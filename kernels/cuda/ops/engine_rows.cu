@@ -53,26 +53,10 @@ extern "C" sw_code sw_cuda_embed(const sw_embed_args *a, sw_launch how, sw_err *
 
 /* ---- norms ---- */
 
-static __device__ sw_eight load_floats(const float *from)
-{
-    const float4 low = *(const float4 *)from, high = *(const float4 *)(from + 4);
-
-    return {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
-}
-
 static __device__ sw_eight load_row(const sw_norm_args &a, int64_t row, int64_t at)
 {
     if (!a.x) return sw_load8(a.src.d + row * a.src.stride + at);
-    sw_eight e = load_floats(a.x + row * a.width + at);
-
-    if (!a.add.d) return e;
-    const sw_eight more = sw_load8(a.add.d + row * a.add.stride + at);
-
-#pragma unroll
-    for (int i = 0; i < 8; i++) e.v[i] += a.factor * more.v[i];
-    *(float4 *)(a.x + row * a.width + at) = make_float4(e.v[0], e.v[1], e.v[2], e.v[3]);
-    *(float4 *)(a.x + row * a.width + at + 4) = make_float4(e.v[4], e.v[5], e.v[6], e.v[7]);
-    return e;
+    return sw_stream_at(a, row, at);
 }
 
 /* The mean of x (of x^2 about `centre` with is_square) over the row whose eights are in e. */
@@ -98,7 +82,7 @@ static __global__ void swk_norm(sw_norm_args a)
     int n_mine = 0;
 
     sw_let_next();
-    if (a.dst.d && threadIdx.x < n_eights) weight = load_floats(a.weight + 8 * threadIdx.x);
+    if (a.dst.d && threadIdx.x < n_eights) weight = sw_load_floats(a.weight + 8 * threadIdx.x);
     sw_await_ahead();
 #pragma unroll
     for (int j = 0; j < EIGHTS_MAX; j++) {
@@ -118,7 +102,7 @@ static __global__ void swk_norm(sw_norm_args a)
         const int64_t at = 8 * (threadIdx.x + (int64_t)j * blockDim.x);
 
         if (j >= n_mine) break;
-        if (j) weight = load_floats(a.weight + at);
+        if (j) weight = sw_load_floats(a.weight + at);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             e[j].v[i] = (e[j].v[i] - mean) * scale * weight.v[i];
