@@ -6,13 +6,11 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "quant/search/block_probe.h"
-#include "quant/team/team.h"
+#include "tests/support/cases/ranks_case.h"
 #include "tests/support/toys/random.h"
 
 enum { TEXT = 43, LEN = 512, CHUNK = 8, PIECES = 5, K = 6, EXPERTS = 3, ROWS = 100 };
@@ -215,21 +213,15 @@ static sw_code rows_are_put_together(sw_team *team, sw_err *err)
     return SW_OK;
 }
 
-/* --- ranks: a process becomes rank 0, so that none returns into cmocka --- */
+/* --- ranks --- */
 
-static void be_rank(int n_ranks)
+static sw_code work(sw_team *team, const void *ctx, sw_err *err)
 {
-    sw_team *team = NULL;
-    sw_err err = {0};
-    sw_code rc = sw_team_fork_local(&team, n_ranks, &err);
+    sw_code rc = windows_are_cut(team, err);
 
-    if (rc == SW_OK) rc = windows_are_cut(team, &err);
-    if (rc == SW_OK) rc = rows_are_put_together(team, &err);
-    if (rc == SW_OK) rc = sums_are_those_of_one(team, &err);
-    if (rc != SW_OK) (void)fprintf(stderr, "rank %d: %s\n", sw_team_rank(team), err.text);
-    rc = sw_team_end(team, rc, &err);
-    sw_team_close(team, rc);
-    _exit((int)rc);
+    (void)ctx;
+    if (rc == SW_OK) rc = rows_are_put_together(team, err);
+    return rc == SW_OK ? sums_are_those_of_one(team, err) : rc;
 }
 
 static void test_any_number_of_ranks(void **state)
@@ -237,16 +229,8 @@ static void test_any_number_of_ranks(void **state)
     static const int n_ranks[] = {1, 2, 3, 5, 7};
 
     (void)state;
-    for (size_t i = 0; i < sizeof n_ranks / sizeof *n_ranks; i++) {
-        int status = 0;
-        const pid_t first = fork();
-
-        assert_true(first >= 0);
-        if (first == 0) be_rank(n_ranks[i]);
-        assert_int_equal(waitpid(first, &status, 0), first);
-        assert_true(WIFEXITED(status));
-        assert_int_equal(WEXITSTATUS(status), 0);
-    }
+    for (size_t i = 0; i < sizeof n_ranks / sizeof *n_ranks; i++)
+        ranks_check(n_ranks[i], work, NULL, "probes");
 }
 
 /* --- batches and shares, on one rank --- */

@@ -1,19 +1,16 @@
 /* test_expert_sums.c - sums of experts over the pieces of a text: any number of ranks adds them to
  * the bits of one, each those of its own experts.
- *
- * A test forks a process that becomes rank 0 of a team, so that no rank returns into cmocka.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "quant/stats/sums.h"
-#include "quant/team/team.h"
+#include "tests/support/cases/ranks_case.h"
 #include "tests/support/toys/random.h"
 
 /* WIDE: more elements than move at a time. */
@@ -57,19 +54,6 @@ static void fill(sw_site_stats *part, int64_t piece)
     for (int64_t e = 0; e < part->n_experts; e++) part->experts[e].n_tokens = e + piece;
 }
 
-static sw_code sum(sw_sums *sums, int64_t begin, int64_t end, sw_err *err)
-{
-    sw_code rc = SW_OK;
-
-    for (int64_t piece = begin; piece < end && rc == SW_OK; piece++) {
-        sw_site_stats *part = NULL;
-        if ((rc = sw_sums_begin(&part, sums, piece, err)) != SW_OK) break;
-        fill(part, piece);
-        rc = sw_sums_end(sums, err);
-    }
-    return rc;
-}
-
 static bool is_same(const sw_hessian *a, const sw_hessian *b)
 {
     const size_t n = (size_t)(a->k_in * a->k_in);
@@ -98,8 +82,9 @@ static sw_code compare(sw_site_stats *have, sw_site_stats *want, const sw_team *
     return SW_OK;
 }
 
-static sw_code work(sw_team *team, const text *t, sw_err *err)
+static sw_code work(sw_team *team, const void *ctx, sw_err *err)
 {
+    const text *t = ctx;
     const int rank = sw_team_rank(team), n_ranks = sw_team_size(team);
     sw_site_stats alone = {0}, shared = {0};
     sw_sums all = {.stats = &alone, .n_pieces = t->n_pieces};
@@ -109,10 +94,10 @@ static sw_code work(sw_team *team, const text *t, sw_err *err)
 
     open_stats(&alone, t);
     open_stats(&shared, t);
-    rc = sum(&all, 0, t->n_pieces, err);
+    rc = pieces_sum(&all, 0, t->n_pieces, fill, err);
     if (rc == SW_OK)
-        rc = sum(&own, sw_piece_of_rank(t->n_pieces, rank, n_ranks),
-                 sw_piece_of_rank(t->n_pieces, rank + 1, n_ranks), err);
+        rc = pieces_sum(&own, sw_piece_of_rank(t->n_pieces, rank, n_ranks),
+                        sw_piece_of_rank(t->n_pieces, rank + 1, n_ranks), fill, err);
     if (rc == SW_OK) rc = sw_sums_gather(&own, &carrier, err);
     if (rc == SW_OK) rc = compare(&shared, &alone, team, err);
     sw_carrier_end(&carrier, rc == SW_OK);
@@ -123,28 +108,12 @@ static sw_code work(sw_team *team, const text *t, sw_err *err)
     return rc;
 }
 
-static void be_rank(int n_ranks, const text *t)
-{
-    sw_team *team = NULL;
-    sw_err err = {0};
-    sw_code rc = sw_team_fork_local(&team, n_ranks, &err);
-
-    if (rc == SW_OK) rc = work(team, t, &err);
-    rc = sw_team_end(team, rc, &err);
-    sw_team_close(team, rc);
-    _exit((int)rc);
-}
-
 static void check(int n_ranks, const text *t)
 {
-    int status = 0;
-    const pid_t first = fork();
+    char what[64];
 
-    assert_true(first >= 0);
-    if (first == 0) be_rank(n_ranks, t);
-    assert_int_equal(waitpid(first, &status, 0), first);
-    if (!WIFEXITED(status) || WEXITSTATUS(status))
-        fail_msg("%d ranks, %d pieces: status %d", n_ranks, (int)t->n_pieces, status);
+    (void)snprintf(what, sizeof what, "%d pieces", (int)t->n_pieces);
+    ranks_check(n_ranks, work, t, what);
 }
 
 /* Also of more ranks than there are pieces, or experts. */

@@ -1,19 +1,16 @@
 /* test_size_sums.c - sizes of channels over the pieces of a text: any number of ranks adds them to
  * the bits of one, and those who are to have them do.
- *
- * A test forks a process that becomes rank 0 of a team, so that no rank returns into cmocka.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "quant/stats/size_sums.h"
-#include "quant/team/team.h"
+#include "tests/support/cases/ranks_case.h"
 #include "tests/support/toys/random.h"
 
 enum { N_PIECES = 8, N_EXPERTS = 5, WIDTH = 37, SITE = 2, FIRST_EXPERT = 3 };
@@ -47,19 +44,6 @@ static void fill(sw_site_stats *part, int64_t piece)
     }
 }
 
-static sw_code sum(sw_sums *sums, int64_t begin, int64_t end, sw_err *err)
-{
-    sw_code rc = SW_OK;
-
-    for (int64_t piece = begin; piece < end && rc == SW_OK; piece++) {
-        sw_site_stats *part = NULL;
-        if ((rc = sw_sums_begin(&part, sums, piece, err)) != SW_OK) break;
-        fill(part, piece);
-        rc = sw_sums_end(sums, err);
-    }
-    return rc;
-}
-
 static bool is_same(const sw_channels *a, const sw_channels *b)
 {
     const size_t n = (size_t)a->k_in;
@@ -82,7 +66,7 @@ static sw_code compare(sw_site_stats *have, sw_site_stats *want, const sw_team *
     return SW_OK;
 }
 
-static sw_code work(sw_team *team, sw_err *err)
+static sw_code work(sw_team *team, const void *ctx, sw_err *err)
 {
     const int rank = sw_team_rank(team), n_ranks = sw_team_size(team);
     sw_site_stats alone = {0}, shared = {0};
@@ -90,12 +74,13 @@ static sw_code work(sw_team *team, sw_err *err)
     sw_sums own = {.stats = &shared, .n_pieces = N_PIECES};
     sw_code rc;
 
+    (void)ctx;
     open_stats(&alone);
     open_stats(&shared);
-    rc = sum(&all, 0, N_PIECES, err);
+    rc = pieces_sum(&all, 0, N_PIECES, fill, err);
     if (rc == SW_OK)
-        rc = sum(&own, sw_piece_of_rank(N_PIECES, rank, n_ranks),
-                 sw_piece_of_rank(N_PIECES, rank + 1, n_ranks), err);
+        rc = pieces_sum(&own, sw_piece_of_rank(N_PIECES, rank, n_ranks),
+                        sw_piece_of_rank(N_PIECES, rank + 1, n_ranks), fill, err);
     if (rc == SW_OK) rc = sw_sizes_gather(&own, team, err);
     if (rc == SW_OK) rc = compare(&shared, &alone, team, err);
     sw_sums_free(&all);
@@ -105,32 +90,12 @@ static sw_code work(sw_team *team, sw_err *err)
     return rc;
 }
 
-static void be_rank(int n_ranks)
-{
-    sw_team *team = NULL;
-    sw_err err = {0};
-    sw_code rc = sw_team_fork_local(&team, n_ranks, &err);
-
-    if (rc == SW_OK) rc = work(team, &err);
-    rc = sw_team_end(team, rc, &err);
-    sw_team_close(team, rc);
-    _exit((int)rc);
-}
-
 /* Also of more ranks than there are pieces. */
 static void test_every_number_of_ranks(void **state)
 {
     (void)state;
-    for (int n_ranks = 1; n_ranks <= N_PIECES + 1; n_ranks++) {
-        int status = 0;
-        const pid_t first = fork();
-
-        assert_true(first >= 0);
-        if (first == 0) be_rank(n_ranks);
-        assert_int_equal(waitpid(first, &status, 0), first);
-        assert_true(WIFEXITED(status));
-        assert_int_equal(WEXITSTATUS(status), 0);
-    }
+    for (int n_ranks = 1; n_ranks <= N_PIECES + 1; n_ranks++)
+        ranks_check(n_ranks, work, NULL, "sizes");
 }
 
 static void test_which_sizes_there_are(void **state)

@@ -1,19 +1,15 @@
 /* test_sums_all.c - a sum that every rank gets: any number of ranks adds the pieces of a text to
  * the bits of one, and all of them have it, also those that saw nothing of the text.
- *
- * A test forks a process that becomes rank 0 of a team, so that no rank returns into cmocka.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <cmocka.h>
 
-#include "quant/stats/sums.h"
-#include "quant/team/team.h"
+#include "tests/support/cases/ranks_case.h"
 #include "tests/support/toys/random.h"
 
 enum { WIDTH = 13, N_OUT = 5 };
@@ -82,8 +78,9 @@ static bool is_same(const sw_hessian *a, const sw_hessian *b)
 }
 
 /* The first of a rank's runs is the sum that it keeps; one without a run keeps an empty one. */
-static sw_code work(sw_team *team, int64_t n_pieces, sw_err *err)
+static sw_code work(sw_team *team, const void *ctx, sw_err *err)
 {
+    const int64_t n_pieces = *(const int64_t *)ctx;
     const int rank = sw_team_rank(team), n_ranks = sw_team_size(team);
     sw_carrier c = {.team = team};
     const sw_place memory = {.backend = &sw_backend_cpu, .n_threads = 1};
@@ -108,28 +105,12 @@ static sw_code work(sw_team *team, int64_t n_pieces, sw_err *err)
     return rc;
 }
 
-static void be_rank(int n_ranks, int64_t n_pieces)
-{
-    sw_team *team = NULL;
-    sw_err err = {0};
-    sw_code rc = sw_team_fork_local(&team, n_ranks, &err);
-
-    if (rc == SW_OK) rc = work(team, n_pieces, &err);
-    rc = sw_team_end(team, rc, &err);
-    sw_team_close(team, rc);
-    _exit((int)rc);
-}
-
 static void check(int n_ranks, int64_t n_pieces)
 {
-    int status = 0;
-    const pid_t first = fork();
+    char what[64];
 
-    assert_true(first >= 0);
-    if (first == 0) be_rank(n_ranks, n_pieces);
-    assert_int_equal(waitpid(first, &status, 0), first);
-    if (!WIFEXITED(status) || WEXITSTATUS(status))
-        fail_msg("%d ranks, %d pieces: status %d", n_ranks, (int)n_pieces, status);
+    (void)snprintf(what, sizeof what, "%d pieces", (int)n_pieces);
+    ranks_check(n_ranks, work, &n_pieces, what);
 }
 
 /* Also of more ranks than there are pieces. */
