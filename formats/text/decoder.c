@@ -304,9 +304,15 @@ static const struct {
     {"Strip", parse_strip, run_strip},         {"Metaspace", parse_metaspace, run_metaspace},
 };
 
-static sw_code parse_step(sw_decoder *out, const cJSON *json, const char *type, sw_arena *arena,
-                          sw_err *err)
+typedef struct parse_target {
+    sw_decoder *out;
+    sw_arena *arena;
+} parse_target;
+
+static sw_code parse_step(void *self, const cJSON *json, const char *type, sw_err *err)
 {
+    parse_target *target = self;
+    sw_decoder *out = target->out;
     sw_decode_step *step = &out->steps[out->n_steps];
 
     if (out->n_steps == SW_STEPS_MAX)
@@ -317,7 +323,7 @@ static sw_code parse_step(sw_decoder *out, const cJSON *json, const char *type, 
         out->n_steps++;
         step->run = kinds[i].run;
         step->type = kinds[i].type;
-        if (kinds[i].parse) rc = kinds[i].parse(step, json, arena, err);
+        if (kinds[i].parse) rc = kinds[i].parse(step, json, target->arena, err);
         if (rc != SW_OK) sw_err_prefix(err, "decoder %s", type);
         return rc;
     }
@@ -326,19 +332,9 @@ static sw_code parse_step(sw_decoder *out, const cJSON *json, const char *type, 
 
 sw_code sw_decoder_parse(sw_decoder *out, const cJSON *json, sw_arena *arena, sw_err *err)
 {
-    const char *type;
-    const cJSON *member;
-    sw_code rc;
+    parse_target target = {out, arena};
 
-    if (!json) return SW_OK;
-    if ((rc = sw_part_type(&type, json, "decoder", err)) != SW_OK) return rc;
-    if (strcmp(type, "Sequence") != 0) return parse_step(out, json, type, arena, err);
-    member = sw_json_member(json, "decoders");
-    if (!cJSON_IsArray(member))
-        return SW_FAIL(err, SW_E_FORMAT, "decoder Sequence: no \"decoders\"");
-    for (member = member->child; member; member = member->next)
-        if ((rc = sw_decoder_parse(out, member, arena, err)) != SW_OK) return rc;
-    return SW_OK;
+    return sw_part_each(json, "decoder", "decoders", parse_step, &target, err);
 }
 
 sw_code sw_decoder_run(const sw_decoder *decoder, sw_text_buf *out, sw_text_list *tokens,

@@ -4,24 +4,6 @@
 #include "formats/base/json.h"
 #include "formats/text/tokenizer_parts.h"
 
-sw_code sw_part_type(const char **type, const cJSON *json, const char *stage, sw_err *err)
-{
-    sw_code rc;
-
-    *type = NULL;
-    if (!cJSON_IsObject(json)) return SW_FAIL(err, SW_E_FORMAT, "%s: not an object", stage);
-    if ((rc = sw_json_text(type, json, "type", err)) != SW_OK) {
-        sw_err_prefix(err, "%s", stage);
-        return rc;
-    }
-    return *type ? SW_OK : SW_FAIL(err, SW_E_FORMAT, "%s: no \"type\"", stage);
-}
-
-sw_code sw_part_unsupported(const char *stage, const char *type, sw_err *err)
-{
-    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s of type \"%.60s\" is not supported", stage, type);
-}
-
 static sw_code run_form(sw_normalizer *owner, const sw_norm_step *step, sw_text_buf *out,
                         const char *text, size_t n_bytes, sw_err *err)
 {
@@ -153,9 +135,15 @@ static const struct {
     {"NFKC", NULL, run_form},                {"NFKD", NULL, run_form},
 };
 
-static sw_code parse_step(sw_normalizer *out, const cJSON *json, const char *type,
-                          sw_arena *arena, sw_err *err)
+typedef struct parse_target {
+    sw_normalizer *out;
+    sw_arena *arena;
+} parse_target;
+
+static sw_code parse_step(void *self, const cJSON *json, const char *type, sw_err *err)
 {
+    parse_target *target = self;
+    sw_normalizer *out = target->out;
     sw_norm_step *step = &out->steps[out->n_steps];
 
     if (out->n_steps == SW_STEPS_MAX)
@@ -167,29 +155,18 @@ static sw_code parse_step(sw_normalizer *out, const cJSON *json, const char *typ
         step->run = kinds[i].run;
         step->type = kinds[i].type;
         step->form = sw_normal_form_find(type);
-        if (kinds[i].parse) rc = kinds[i].parse(step, json, arena, err);
+        if (kinds[i].parse) rc = kinds[i].parse(step, json, target->arena, err);
         if (rc != SW_OK) sw_err_prefix(err, "normalizer %s", type);
         return rc;
     }
     return sw_part_unsupported("normalizer", type, err);
 }
 
-/* The depth of nesting is bounded by the limit on the depth of JSON. */
 sw_code sw_normalizer_parse(sw_normalizer *out, const cJSON *json, sw_arena *arena, sw_err *err)
 {
-    const char *type;
-    const cJSON *member;
-    sw_code rc;
+    parse_target target = {out, arena};
 
-    if (!json) return SW_OK;
-    if ((rc = sw_part_type(&type, json, "normalizer", err)) != SW_OK) return rc;
-    if (strcmp(type, "Sequence") != 0) return parse_step(out, json, type, arena, err);
-    member = sw_json_member(json, "normalizers");
-    if (!cJSON_IsArray(member))
-        return SW_FAIL(err, SW_E_FORMAT, "normalizer Sequence: no \"normalizers\"");
-    for (member = member->child; member; member = member->next)
-        if ((rc = sw_normalizer_parse(out, member, arena, err)) != SW_OK) return rc;
-    return SW_OK;
+    return sw_part_each(json, "normalizer", "normalizers", parse_step, &target, err);
 }
 
 void sw_normalizer_start(sw_normalizer *normalizer, const sw_growth *growth)

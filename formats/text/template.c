@@ -86,27 +86,21 @@ static sw_code parse_template(sw_template *out, const cJSON *json, sw_err *err)
     return rc;
 }
 
-sw_code sw_template_parse(sw_template *out, const cJSON *json, sw_err *err)
+static sw_code parse_processor(void *self, const cJSON *json, const char *type, sw_err *err)
 {
-    const char *type;
-    const cJSON *member;
     sw_code rc;
 
-    if (!json) return SW_OK;
-    if ((rc = sw_part_type(&type, json, "post_processor", err)) != SW_OK) return rc;
     if (!strcmp(type, "ByteLevel")) return SW_OK; /* ByteLevel only changes offsets */
-    if (!strcmp(type, "TemplateProcessing")) {
-        rc = parse_template(out, json, err);
-        if (rc != SW_OK) sw_err_prefix(err, "post_processor TemplateProcessing");
-        return rc;
-    }
-    if (strcmp(type, "Sequence") != 0) return sw_part_unsupported("post_processor", type, err);
-    member = sw_json_member(json, "processors");
-    if (!cJSON_IsArray(member))
-        return SW_FAIL(err, SW_E_FORMAT, "post_processor Sequence: no \"processors\"");
-    for (member = member->child; member; member = member->next)
-        if ((rc = sw_template_parse(out, member, err)) != SW_OK) return rc;
-    return SW_OK;
+    if (strcmp(type, "TemplateProcessing") != 0)
+        return sw_part_unsupported("post_processor", type, err);
+    rc = parse_template(self, json, err);
+    if (rc != SW_OK) sw_err_prefix(err, "post_processor TemplateProcessing");
+    return rc;
+}
+
+sw_code sw_template_parse(sw_template *out, const cJSON *json, sw_err *err)
+{
+    return sw_part_each(json, "post_processor", "processors", parse_processor, out, err);
 }
 
 void sw_template_free(sw_template *tmpl)

@@ -267,7 +267,6 @@ static void malformed_files(void **state)
         {SW_E_FORMAT, "share the id 1", ADDED("{\"id\":1,\"content\":\"x\"}")},
         {SW_E_FORMAT, "normalizer: not an object", WITH("\"normalizer\":[]")},
         {SW_E_FORMAT, "normalizer: no \"type\"", WITH("\"normalizer\":{}")},
-        {SW_E_FORMAT, "no \"normalizers\"", WITH("\"normalizer\":{\"type\":\"Sequence\"}")},
         {SW_E_FORMAT, "no \"prepend\"", WITH("\"normalizer\":{\"type\":\"Prepend\"}")},
         {SW_E_FORMAT, "neither {\"String\"", WITH("\"normalizer\":{\"type\":\"Replace\","
                                                   "\"content\":\"\",\"pattern\":{}}")},
@@ -283,6 +282,20 @@ static void malformed_files(void **state)
             "{\"id\":\"A\"}}],\"special_tokens\":{\"s\":{\"ids\":[3]}}}")},
         {SW_E_FORMAT, "\"content\" is not one character", WITH("\"decoder\":{\"type\":\"Strip\","
                                                               "\"content\":\"ab\"}")},
+    };
+
+    (void)state;
+    expect_refusals(rows, sizeof rows / sizeof rows[0]);
+}
+
+static void sequences_without_members(void **state)
+{
+    static const refusal rows[] = {
+        {SW_E_FORMAT, "no \"normalizers\"", WITH("\"normalizer\":{\"type\":\"Sequence\"}")},
+        {SW_E_FORMAT, "no \"processors\"",
+         WITH("\"post_processor\":{\"type\":\"Sequence\",\"processors\":{}}")},
+        {SW_E_FORMAT, "decoder Sequence: no \"decoders\"",
+         WITH("\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Sequence\"}]}")},
     };
 
     (void)state;
@@ -363,6 +376,7 @@ int main(void)
         cmocka_unit_test(megabyte_word),
         cmocka_unit_test(byte_alphabet),
         cmocka_unit_test(malformed_files),
+        cmocka_unit_test(sequences_without_members),
         cmocka_unit_test(unsupported_features),
         cmocka_unit_test(too_much_of_it),
         cmocka_unit_test(missing_file),
