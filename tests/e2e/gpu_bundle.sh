@@ -94,6 +94,30 @@ while IFS= read -r command; do
 done < <(grep -v '^#' tests/gpu/pending.txt | sed 's/ *|.*//')
 [ $n -gt 0 ] || [ -f tests/gpu/pending.txt ] || fail 'no list'
 
+# what a sanitizer says is told from what went wrong with the sanitizer, which no check is passed by
+fake test_engine_ops 'exit 0'
+cat >"$T/bin/sanitizer" <<'FAKE'
+#!/bin/bash
+[ "$1" != --version ] || { echo 'Version 0'; exit; }
+printf '%b\n' "$SAID"
+exit "$CODE"
+FAKE
+chmod +x "$T/bin/sanitizer"
+sanitized() { # CODE OF THE TOOL, WHAT IT PRINTS, CODE OF THE CHECK, WORDS ON IT
+    CHECKED=$T/built SANITIZER=$T/bin/sanitizer CODE=$1 SAID=$2 on_card "$3" sanitize racecheck ' test_chain$'
+    line "  racecheck built test_chain: $4"
+}
+ok='[       OK ] one' bad='[  FAILED  ] one'
+sanitized 0 "$ok" 0 clean
+sanitized 0 none 1 'REPORTS: no such test'
+sanitized 9 "========= Error: Race in swk\n========= SUMMARY: 1\n$ok" 1 'REPORTS: ========= SUMMARY: 1'
+sanitized 9 "========= SUMMARY: 1\n$ok" 0 'clean, but for kernels of libraries'
+sanitized 9 "========= SUMMARY: 1\n$bad" 1 'REPORTS: ========= SUMMARY: 1'
+sanitized 9 "========= Internal Sanitizer Error: x\n========= SUMMARY: 1\n$bad" 124 'the tool failed'
+sanitized 1 '========= Internal Sanitizer Error: x' 124 'the tool failed'
+sanitized 9 "========= Internal Sanitizer Error: x\n========= Error: Race in swk" 1 'REPORTS: '
+rm "$T/built/tests/gpu/test_engine_ops"
+
 # no object is compiled before the packages are there whose headers it needs
 if [ -f Makefile ]; then
     make -pn gpu-bundle 2>/dev/null | grep -E '^build/[^ ]*%\.o: %\.c' >"$T/rules"

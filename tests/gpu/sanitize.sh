@@ -103,9 +103,10 @@ one()
         9) said="REPORTS: $(grep "SUMMARY" "$log" | tail -n 1)"
            [ -n "$what" ] || grep -q '^\[  FAILED' "$log" || said="clean, but for kernels of libraries" ;;
         124) said="${what:+$what, and }not done in $LIMIT_S s" ;;
-        *) said="REPORTS (exit $rc): $(grep "SUMMARY" "$log" | tail -n 1)"
-           [ -n "$what" ] || ! grep -q "Internal Sanitizer Error" "$log" || said='the tool failed' ;;
+        *) said="REPORTS (exit $rc): $(grep "SUMMARY" "$log" | tail -n 1)" ;;
     esac
+    # The tests may have failed because the tool did: its summary counts its own error.
+    [ -n "$what" ] || ! grep -q "Internal Sanitizer Error" "$log" || said='the tool failed'
     echo "  $tool ${build##*/} $program${filter:+ $filter}${5:+ $5}: $said"
     echo "$said" >"$log.said"
     case $said in REPORTS*) grep "^=========\|^\[  ERROR\|^\[  FAILED" "$log" | head -n 16 ;; esac
