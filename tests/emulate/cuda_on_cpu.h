@@ -354,6 +354,10 @@ static inline unsigned __reduce_max_sync(unsigned mask, unsigned v)
 {
     return emu_reduce(mask, v, 'u');
 }
+static inline unsigned __reduce_min_sync(unsigned mask, unsigned v)
+{
+    return ~emu_reduce(mask, ~v, 'u');
+}
 static inline int __reduce_max_sync(unsigned mask, int v)
 {
     return (int)emu_reduce(mask, (unsigned)v, 'i');

@@ -24,6 +24,7 @@ done)
 gemm='test_gemm ring_turns
 test_gemm each_kernel_once'
 ops='test_chain
+test_router
 test_scores
 test_made_codes
 test_quantizers special_values

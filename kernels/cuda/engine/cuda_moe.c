@@ -32,6 +32,8 @@ sw_code sw_device_moe_new(sw_device_engine *e, sw_err *err)
         (rc = SW_STORE_TAKE(&moe->d_token_share, s, n_used, "routed weights", err)) != SW_OK ||
         (rc = SW_STORE_TAKE(&moe->d_flags, s, flags_bytes / 4, "expert flags", err)) != SW_OK ||
         (rc = sw_device_fill(e->gpu, moe->d_flags, 0, flags_bytes, err)) != SW_OK ||
+        (rc = SW_STORE_TAKE(&moe->d_arrived, s, n, "router", err)) != SW_OK ||
+        (rc = sw_device_fill(e->gpu, moe->d_arrived, 0, n * 4, err)) != SW_OK ||
         (rc = SW_STORE_TAKE(&moe->d_sum, s, n * m->moe_hidden, "expert sums", err)) != SW_OK ||
         (rc = SW_STORE_TAKE(&moe->d_rows, s, n_used * m->moe_hidden, "expert inputs", err)) ||
         (rc = SW_STORE_TAKE(&moe->d_out, s, n_used * m->moe_hidden, "expert outputs", err)) ||
@@ -52,14 +54,20 @@ sw_code sw_device_run_router(sw_device_run *run, sw_bf16_rows src, sw_err *err)
                             &run->block->linear[SW_SLOT_ROUTER], err);
 }
 
-/* The experts of each token out of the router's logits. */
-static sw_code choose(sw_device_run *run, sw_err *err)
+/* The experts of each token out of the router's logits; of `src`, unless they are there. */
+static sw_code choose(sw_device_run *run, sw_bf16_rows src, bool is_routed, sw_err *err)
 {
     sw_device_engine *e = run->e;
     const sw_model *m = e->m;
     const bool has_ids = m->keeps_token_ids;
     const sw_f32_rows ids = sw_device_side_rows(e, has_ids ? sw_model_side_of_token(m) : 0);
-    const sw_route_args a = {.logits = e->moe.d_logits,
+    const sw_device_weight *router = &run->block->linear[SW_SLOT_ROUTER];
+    const bool multiplies = !is_routed && router->d_dense &&
+                            sw_cuda_route_can_multiply(run->n_tokens, router->k_in);
+    const sw_route_args a = {.logits = e->moe.d_logits, .x = src,
+                             .w = multiplies ? router->d_dense : NULL,
+                             .bias = router->d_bias, .arrived = e->moe.d_arrived,
+                             .k_in = router->k_in,
                              .shift = run->block->norm[SW_SLOT_ROUTER_SHIFT],
                              .expert_scale = run->block->norm[SW_SLOT_EXPERT_SCALE],
                              .chosen = e->moe.d_chosen, .share = e->moe.d_share,
@@ -73,8 +81,10 @@ static sw_code choose(sw_device_run *run, sw_err *err)
                              .norm_topk = m->norm_topk, .logit_scale = (float)m->router_scale,
                              .share_floor = (float)m->route_floor,
                              .route_scale = (float)m->route_scale};
+    sw_code rc = SW_OK;
 
-    return sw_cuda_route(&a, e->how, err);
+    if (!is_routed && !multiplies) rc = sw_device_run_router(run, src, err);
+    return rc == SW_OK ? sw_cuda_route(&a, e->how, err) : rc;
 }
 
 /* Where the pairs of each expert begin. */
@@ -317,9 +327,9 @@ static sw_code run_listed(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src
 sw_code sw_device_run_moe(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
                           bool is_routed, sw_err *err)
 {
-    sw_code rc = is_routed ? SW_OK : sw_device_run_router(run, src, err);
+    sw_code rc = choose(run, src, is_routed, err);
 
-    if (rc != SW_OK || (rc = choose(run, err)) != SW_OK) return rc;
+    if (rc != SW_OK) return rc;
     if (!run->tap && run->stop_at != SW_SITE_DOWN_IN && sw_device_routed_can(run->block)) {
         if ((rc = spread(&src, run, src, err)) != SW_OK) return rc;
         return sw_device_run_routed(run, dst, src, adds, err);

@@ -1,0 +1,227 @@
+/* router.cu - the experts of each token: by the router's logits, or of few tokens by its weights,
+ * where the last block to end a token's logits chooses at once. See engine_ops.h. */
+#include <math.h>
+
+#include "formats/model/model.h"
+#include "kernels/cuda/ops/engine_launch.cuh"
+
+#define EXPERTS_MAX 1024
+#define N_THREADS 256
+#define N_WARPS (N_THREADS / 32)
+#define FEW_TOKENS 16
+#define N_AHEAD 8 /* loads of 16 bytes of a lane that do not wait for the kernel ahead */
+
+/* Numbers without a sign in the order of floats, NaN the lowest; none is 0. */
+static __device__ __forceinline__ unsigned order_of(float r)
+{
+    const unsigned bits = __float_as_uint(fmaxf(r, -INFINITY) + 0.0f);
+
+    return bits & 1u << 31 ? ~bits : bits | 1u << 31;
+}
+
+/* The best that a warp has left, in order of falling rank, then rising index. Each lane knows the
+ * best of those that are its own: lane, lane + 32, ... */
+struct contest {
+    const float *ranks; /* shared */
+    int n;
+    unsigned key; /* of the lane's best that is left; 0: none */
+    int id;
+};
+
+/* The lane's best behind `previous`, of rank `limit`; -1: of all. */
+static __device__ __forceinline__ void look_again(contest &c, unsigned limit, int previous)
+{
+    c.key = 0;
+    c.id = c.n;
+    for (int i = (int)threadIdx.x; i < c.n; i += 32) {
+        const unsigned key = order_of(c.ranks[i]);
+        const bool is_left = previous < 0 || key < limit || (key == limit && i > previous);
+
+        if (is_left && key > c.key) {
+            c.key = key;
+            c.id = i;
+        }
+    }
+}
+
+static __device__ __forceinline__ contest begin_contest(const float *s_ranks, int n)
+{
+    contest c = {s_ranks, n, 0, 0};
+
+    look_again(c, 0, -1);
+    return c;
+}
+
+/* All lanes get it. */
+static __device__ __forceinline__ int next_best(contest &c)
+{
+    const unsigned key = __reduce_max_sync(~0u, c.key);
+    const int id = (int)__reduce_min_sync(~0u, c.key == key ? (unsigned)c.id : ~0u);
+
+    if (id == c.id) look_again(c, key, id);
+    return id;
+}
+
+/* Only the experts of the best groups stay in the running. */
+static __device__ void drop_groups(const sw_route_args &a, float *s_ranks, float *s_groups)
+{
+    const int size = a.n_experts / a.n_groups;
+    int best = -1;
+
+    for (int g = (int)threadIdx.x; g < a.n_groups; g += 32) {
+        float one = -INFINITY, two = -INFINITY;
+
+        for (int i = g * size; i < (g + 1) * size; i++) {
+            const float r = s_ranks[i];
+
+            two = r > one ? one : fmaxf(two, r);
+            one = fmaxf(one, r);
+        }
+        s_groups[g] = one + two;
+    }
+    __syncwarp();
+    contest groups = begin_contest(s_groups, a.n_groups);
+
+    for (int i = 0; i < a.n_groups_used; i++) best = next_best(groups);
+    for (int i = (int)threadIdx.x; i < a.n_experts; i += 32) {
+        const int g = i / size;
+
+        if (!(s_groups[g] > s_groups[best] || (s_groups[g] == s_groups[best] && g <= best)))
+            s_ranks[i] = -INFINITY;
+    }
+    __syncwarp();
+}
+
+static __device__ __forceinline__ float score_of(const sw_route_args &a, float logit, float top)
+{
+    if (a.router == SW_ROUTER_SOFTMAX) return expf(logit - top);
+    if (a.router != SW_ROUTER_SQRT_SOFTPLUS) return 1.0f / (1.0f + expf(-logit));
+    return sqrtf(fmaxf(logit, 0.0f) + log1pf(expf(-fabsf(logit))));
+}
+
+/* What the table says of a token, or NULL. */
+static __device__ __forceinline__ const int32_t *experts_of(const sw_route_args &a, int64_t row)
+{
+    if (!a.table) return NULL;
+    return a.table + (int64_t)__float_as_uint(a.ids[row * a.ids_stride]) * a.n_used;
+}
+
+/* The experts of a token and their shares, by a warp; lane: its place in it. */
+static __device__ void choose_experts(const sw_route_args &a, int64_t row)
+{
+    __shared__ float s_probs[EXPERTS_MAX], s_ranks[EXPERTS_MAX], s_groups[EXPERTS_MAX];
+    __shared__ int s_chosen[EXPERTS_MAX];
+    const int n = a.n_experts, lane = (int)threadIdx.x;
+    const bool has_scores = a.router != SW_ROUTER_SOFTMAX;
+    const int32_t *table = experts_of(a, row);
+    float top = -INFINITY, total = 0, sum = has_scores && !a.in_share ? 1e-20f : 0.0f;
+
+    for (int i = lane; i < n; i += 32) {
+        s_probs[i] = __ldcg(a.logits + row * n + i) * a.logit_scale; /* other blocks' too */
+        s_ranks[i] = s_probs[i];
+        top = fmaxf(top, s_probs[i]);
+    }
+    top = sw_warp_max(top);
+    for (int i = lane; i < n; i += 32) {
+        s_probs[i] = score_of(a, s_probs[i], top);
+        total += a.in_share ? s_ranks[i] : s_probs[i];
+    }
+    total = sw_warp_sum(total);
+    for (int i = lane; i < n; i += 32) {
+        if (!has_scores) s_probs[i] /= total;
+        if (!a.in_share) s_ranks[i] = s_probs[i] + (a.shift ? a.shift[i] : 0.0f);
+    }
+    __syncwarp();
+    if (has_scores && a.n_groups_used < a.n_groups) drop_groups(a, s_ranks, s_groups);
+    contest running = begin_contest(s_ranks, n);
+
+    for (int i = 0; i < a.n_used; i++) {
+        /* where the input was not finite any experts will do, as long as they differ */
+        const int best = table ? table[i] : isfinite(total) ? next_best(running) : i;
+
+        if (lane == 0) s_chosen[i] = best;
+        sum += s_probs[best];
+    }
+    __syncwarp();
+    if (sum < a.share_floor) sum = a.share_floor;
+    for (int i = lane; i < a.n_used; i += 32) {
+        const int64_t at = row * a.n_used + i;
+        const int id = s_chosen[i];
+        float share = a.norm_topk ? s_probs[id] / sum : s_probs[id];
+
+        if (a.expert_scale) share *= a.expert_scale[id];
+        if (a.in_share) a.in_share[at] = share * a.route_scale;
+        a.share[at] = a.in_share ? 1.0f : share * a.route_scale;
+        a.chosen[at] = id;
+    }
+}
+
+/* grid (tokens), a warp */
+static __global__ void __launch_bounds__(32) swk_route(sw_route_args a)
+{
+    sw_begin();
+    choose_experts(a, blockIdx.x);
+}
+
+/* The product of eight elements, added up. */
+static __device__ __forceinline__ float add_eight(float sum, const sw_eight &x, const sw_eight &w)
+{
+#pragma unroll
+    for (int i = 0; i < 8; i++) sum += x.v[i] * w.v[i];
+    return sum;
+}
+
+/* grid (experts / 8, tokens): a warp to a logit. The router's weights are on their way before the
+ * kernel ahead has ended. */
+static __global__ void __launch_bounds__(N_THREADS) swk_route_few(sw_route_args a)
+{
+    const int lane = (int)threadIdx.x % 32, expert = (int)(blockIdx.x * N_WARPS + threadIdx.x / 32);
+    const int64_t row = blockIdx.y, first = 8 * lane, step = 8 * 32;
+    const sw_bf16 *w = a.w + (int64_t)min(expert, a.n_experts - 1) * a.k_in;
+    const sw_bf16 *x = a.x.d + row * a.x.stride;
+    __shared__ bool is_last;
+    sw_eight ahead[N_AHEAD];
+    float sum = 0;
+
+    sw_let_next();
+#pragma unroll
+    for (int i = 0; i < N_AHEAD; i++)
+        if (first + i * step < a.k_in) ahead[i] = sw_load8(w + first + i * step);
+    sw_await_ahead();
+#pragma unroll
+    for (int i = 0; i < N_AHEAD; i++)
+        if (first + i * step < a.k_in)
+            sum = add_eight(sum, sw_load8(x + first + i * step), ahead[i]);
+#pragma unroll 4
+    for (int64_t k = first + N_AHEAD * step; k < a.k_in; k += step)
+        sum = add_eight(sum, sw_load8(x + k), sw_load8(w + k));
+    sum = sw_warp_sum(sum);
+    if (lane == 0 && expert < a.n_experts)
+        a.logits[row * a.n_experts + expert] = sum + (a.bias ? a.bias[expert] : 0.0f);
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) is_last = atomicAdd(&a.arrived[row], 1) == (int)gridDim.x - 1;
+    __syncthreads();
+    if (!is_last || threadIdx.x >= 32) return;
+    __threadfence();
+    if (lane == 0) a.arrived[row] = 0; /* for the layer behind */
+    choose_experts(a, row);
+}
+
+extern "C" bool sw_cuda_route_can_multiply(int64_t n_tokens, int64_t k_in)
+{
+    return n_tokens <= FEW_TOKENS && k_in % 8 == 0;
+}
+
+extern "C" sw_code sw_cuda_route(const sw_route_args *a, sw_launch how, sw_err *err)
+{
+    const dim3 few(sw_blocks(a->n_experts, N_WARPS), (unsigned)a->n);
+
+    if (a->n_experts > EXPERTS_MAX)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%d experts; on the device there may be %d",
+                       a->n_experts, EXPERTS_MAX);
+    if (!a->w) return sw_start("router", swk_route, (unsigned)a->n, 32, 0, how, err, *a);
+    if (!sw_cuda_route_can_multiply(a->n, a->k_in))
+        return SW_FAIL(err, SW_E_BUG, "a router of many tokens");
+    return sw_start("router", swk_route_few, few, N_THREADS, 0, how, err, *a);
+}
