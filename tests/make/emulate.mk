@@ -90,8 +90,8 @@ $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)): $(EMU)/hopper/%: tests/gpu/%.c $(EMU_
 	$(EMU_LINK)
 
 .PHONY: emulate emulate-all emulate-hopper
-emulate: $(addprefix $(EMU)/,$(EMU_TESTS)) ## CUDA kernels on the processor under ASan, UBSan and a check of races: those that are quick
-	$(Q)BUILD=$(BUILD) sh tests/run.sh $^
+emulate: $(EMU)/rewrite $(addprefix $(EMU)/,$(EMU_TESTS)) ## CUDA kernels on the processor under ASan, UBSan and a check of races: those that are quick
+	$(Q)BUILD=$(BUILD) sh tests/run.sh tests/emulate/rewrite.sh $(filter-out $<,$^)
 emulate-all: $(addprefix $(EMU)/,$(EMU_TESTS) $(EMU_MORE)) ## all that are emulated, minutes
 	$(Q)BUILD=$(BUILD) sh tests/run.sh $^
 # Of test_gemm each row's rings that turn over; what else these programs have takes hours here.
