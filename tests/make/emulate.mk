@@ -89,11 +89,20 @@ $(EMU)/hopper/test_chain: $(EMU)/kernels/cuda/decode/engine_one.cu.o
 $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)): $(EMU)/hopper/%: tests/gpu/%.c $(EMU_OBJ) $(EMU_LIGHT_OBJ) $(EMU_HOP_OBJ) $(EMU)/host.a
 	$(EMU_LINK)
 
+# The kernels that tests run, and behind them how many these are of all that are defined.
+EMU_RAN    = $(EMU)/kernels.txt
+EMU_COUNT  = @sort -u -o $(EMU_RAN) $(EMU_RAN) && echo "$$(wc -l <$(EMU_RAN)) of $$(grep -rhoE 'swk_[a-z0-9_]+\(' kernels/cuda | sort -u | \
+	wc -l) kernels ran: $(EMU_RAN)"
+
 .PHONY: emulate emulate-all emulate-hopper
 emulate: $(EMU)/rewrite $(addprefix $(EMU)/,$(EMU_TESTS)) ## CUDA kernels on the processor under ASan, UBSan and a check of races: those that are quick
-	$(Q)BUILD=$(BUILD) sh tests/run.sh tests/emulate/rewrite.sh $(filter-out $<,$^)
+	@rm -f $(EMU_RAN)
+	$(Q)SW_EMULATE_KERNELS=$(EMU_RAN) BUILD=$(BUILD) sh tests/run.sh tests/emulate/rewrite.sh $(filter-out $<,$^)
+	$(EMU_COUNT)
 emulate-all: $(addprefix $(EMU)/,$(EMU_TESTS) $(EMU_MORE)) ## all that are emulated, minutes
-	$(Q)BUILD=$(BUILD) sh tests/run.sh $^
+	@rm -f $(EMU_RAN)
+	$(Q)SW_EMULATE_KERNELS=$(EMU_RAN) BUILD=$(BUILD) sh tests/run.sh $^
+	$(EMU_COUNT)
 # Of test_gemm each row's rings that turn over; what else these programs have takes hours here.
 EMU_ROWS  := w4a16_split_k w8a16_split_k w8a8_split_k w8a8_two_ctas w8a8_persistent w4a16_persistent
 emulate-hopper: $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)) ## kernels of Hopper on the processor, minutes
