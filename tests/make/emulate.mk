@@ -83,7 +83,8 @@ $(addprefix $(EMU)/,$(EMU_TESTS) $(EMU_MORE)): $(EMU)/%: tests/gpu/%.c $(EMU_OBJ
 
 # With Hopper's kernels: programs of their own, for tests that other kernels have too.
 EMU_HOP_OBJ := $(EMU_GEMM:%=$(EMU)/%.o) $(EMU_GEMM_GEN:%=$(EMU)/%.o) $(EMU_REST:%=$(EMU)/%.o) $(EMU_REST_GEN:%=$(EMU)/%.o)
-$(EMU_HOP_OBJ): EMU_FLAGS += -DEMU_ARCH=900
+# Of ops/ one file has a kernel for clusters; a device of 8.0 is not given it.
+$(EMU_HOP_OBJ) $(EMU)/kernels/cuda/ops/engine_pick.cu.o: EMU_FLAGS += -DEMU_ARCH=900
 $(EMU_GEMM:%=$(EMU)/%.o) $(EMU_GEMM_GEN:%=$(EMU)/%.o): EMU_FLAGS += -DSW_CUDA_QUICK
 $(EMU)/hopper/test_chain: $(EMU)/kernels/cuda/decode/engine_one.cu.o
 $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)): $(EMU)/hopper/%: tests/gpu/%.c $(EMU_OBJ) $(EMU_LIGHT_OBJ) $(EMU_HOP_OBJ) $(EMU)/host.a
@@ -111,6 +112,7 @@ emulate-hopper: $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)) ## kernels of Hopper o
 	$(Q)SW_EMULATE_SM=90 SW_GEMM_KERNEL=w4a16_split_k $(EMU)/hopper/test_gemm each_kernel_once
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_gemm_blocks
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_ops test_prefill_here
+	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_ops test_pick
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_routed odd_shapes
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_chain
 endif
