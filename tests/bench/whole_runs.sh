@@ -53,10 +53,12 @@ trap 'rm -rf "$T"' EXIT
 
 # Memory that is used on the cards of --device, in MiB; nothing where there is none.
 card_mib() {
-    local cards=${device#cuda}
+    local cards=${device#cuda} visible=() n names=''
     [[ $device == cuda* ]] || return 0
     cards=${cards#:}
-    nvidia-smi -i "${cards:-0}" --query-gpu=memory.used --format=csv,noheader,nounits 2>/dev/null |
+    IFS=, read -ra visible <<<"${CUDA_VISIBLE_DEVICES-}" # numbers count these, if they are given
+    for n in ${cards//,/ }; do names+=${names:+,}${visible[n]:-$n}; done
+    nvidia-smi -i "${names:-${visible[0]:-0}}" --query-gpu=memory.used --format=csv,noheader,nounits 2>/dev/null |
         awk '/^[0-9]+/ { mib += $1 } END { if (mib != "") print mib }'
 }
 

@@ -70,6 +70,10 @@ sed -i "s#^printf#touch '$T/uses'; for i in {1..1000}; do [ ! -e '$T/seen' ] || 
 chmod +x "$T/bin/nvidia-smi"
 PATH=$T/bin:$PATH SWAGE=$T/swage runs 0 --toy --only all --device cuda:0,2
 figures all card_gb=1.57 "device=Some card and $(nproc) cores"
+# the second and the fourth of those that a run sees
+rm "$T/seen"
+CUDA_VISIBLE_DEVICES=5,0,7,2 PATH=$T/bin:$PATH SWAGE=$T/swage runs 0 --toy --only all --device cuda:1,3
+figures all card_gb=1.57
 
 # what fails is named, and the others run
 printf '%s\n' 'bad | 8b toy | 1 32 | quantize {model} {out} --scheme W9A9' \

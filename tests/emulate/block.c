@@ -501,6 +501,7 @@ static void run_blocks(void)
         run_some(i, n - i < at_once ? n - i : at_once, step, s);
 }
 
+/* What was compiled for devices without clusters would do nothing in one, or something else. */
 static bool is_possible(const emu_launch_args *l)
 {
     const uint64_t n = (uint64_t)l->block.x * l->block.y * l->block.z;
@@ -508,7 +509,7 @@ static bool is_possible(const emu_launch_args *l)
     return n >= 1 && n <= EMU_THREADS_MAX && l->block.z <= 64 && l->grid.x && l->grid.y &&
            l->grid.z && l->grid.x <= INT32_MAX && l->grid.y <= 65535 && l->grid.z <= 65535 &&
            l->shared_bytes <= emu_shared_max() && l->cluster <= EMU_CLUSTER_MAX &&
-           (l->cluster <= 1 || l->grid.x % (unsigned)l->cluster == 0);
+           (l->cluster <= 1 || (l->is_hopper && l->grid.x % (unsigned)l->cluster == 0));
 }
 
 /* Names of kernels that ran go to the end of the file SW_EMULATE_KERNELS, each once. */

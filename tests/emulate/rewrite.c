@@ -76,8 +76,11 @@ static const char *past_quiet(const char *p)
     }
     if (p[0] == '/' && p[1] == '/') return p + strcspn(p, "\n");
     if (*p != '"' && *p != '\'') return p;
-    for (end = p + 1; *end && *end != *p; end++)
+    for (end = p + 1; *end != *p; end++) {
+        if (*end == '\n') die("a string or character goes on in another line", p);
         if (*end == '\\') end++;
+        if (!*end) die("a string or character does not end", p);
+    }
     return end + 1;
 }
 
@@ -355,13 +358,14 @@ static const char *instruction_of_macro(text *out, const char *p)
 static const char *in_directive(text *out, const char *p)
 {
     const char *q = p[0] == '\\' && p[1] == '\n' ? p + 2 : p + 1, *other = entry(out, p);
+    const char *behind = past_quiet(p);
 
     if (!other) other = instruction_of_macro(out, p);
     if (!other) other = operand_kind(out, p);
     if (other) return other;
     if (is_word(*p))
         while (is_word(*q)) q++;
-    else if (*p == '"' || *p == '\'') q = past_quiet(p);
+    else if (behind != p) q = behind;
     put(out, p, (size_t)(q - p));
     return q;
 }

@@ -85,17 +85,27 @@ $(addprefix $(EMU)/,$(EMU_TESTS) $(EMU_MORE)): $(EMU)/%: tests/gpu/%.c $(EMU_OBJ
 
 # With Hopper's kernels: programs of their own, for tests that other kernels have too.
 EMU_HOP_OBJ := $(EMU_GEMM:%=$(EMU)/%.o) $(EMU_GEMM_GEN:%=$(EMU)/%.o) $(EMU_REST:%=$(EMU)/%.o) $(EMU_REST_GEN:%=$(EMU)/%.o)
-$(EMU_HOP_OBJ): EMU_FLAGS += -DEMU_ARCH=900
+# Of ops/ one file has a kernel for clusters; a device of 8.0 is not given it.
+$(EMU_HOP_OBJ) $(EMU)/kernels/cuda/ops/engine_pick.cu.o: EMU_FLAGS += -DEMU_ARCH=900
 $(EMU_GEMM:%=$(EMU)/%.o) $(EMU_GEMM_GEN:%=$(EMU)/%.o): EMU_FLAGS += -DSW_CUDA_QUICK
 $(EMU)/hopper/test_chain: $(EMU)/kernels/cuda/decode/engine_one.cu.o
 $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)): $(EMU)/hopper/%: tests/gpu/%.c $(EMU_OBJ) $(EMU_LIGHT_OBJ) $(EMU_HOP_OBJ) $(EMU)/host.a
 	$(EMU_LINK)
 
+# The kernels that tests run, and behind them how many these are of all that are defined.
+EMU_RAN    = $(EMU)/kernels.txt
+EMU_COUNT  = @sort -u -o $(EMU_RAN) $(EMU_RAN) && echo "$$(wc -l <$(EMU_RAN)) of $$(grep -rhoE 'swk_[a-z0-9_]+\(' kernels/cuda | sort -u | \
+	wc -l) kernels ran: $(EMU_RAN)"
+
 .PHONY: emulate emulate-all emulate-hopper
-emulate: $(addprefix $(EMU)/,$(EMU_TESTS)) ## CUDA kernels on the processor under ASan, UBSan and a check of races: those that are quick
-	$(Q)BUILD=$(BUILD) sh tests/run.sh $^
+emulate: $(EMU)/rewrite $(addprefix $(EMU)/,$(EMU_TESTS)) ## CUDA kernels on the processor under ASan, UBSan and a check of races: those that are quick
+	@rm -f $(EMU_RAN)
+	$(Q)SW_EMULATE_KERNELS=$(EMU_RAN) BUILD=$(BUILD) sh tests/run.sh tests/emulate/rewrite.sh $(filter-out $<,$^)
+	$(EMU_COUNT)
 emulate-all: $(addprefix $(EMU)/,$(EMU_TESTS) $(EMU_MORE)) ## all that are emulated, minutes
-	$(Q)BUILD=$(BUILD) sh tests/run.sh $^
+	@rm -f $(EMU_RAN)
+	$(Q)SW_EMULATE_KERNELS=$(EMU_RAN) BUILD=$(BUILD) sh tests/run.sh $^
+	$(EMU_COUNT)
 # Of test_gemm each row's rings that turn over; what else these programs have takes hours here.
 EMU_ROWS  := w4a16_split_k w8a16_split_k w8a8_split_k w8a8_two_ctas w8a8_persistent w4a16_persistent
 emulate-hopper: $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)) ## kernels of Hopper on the processor, minutes
@@ -104,6 +114,7 @@ emulate-hopper: $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)) ## kernels of Hopper o
 	$(Q)SW_EMULATE_SM=90 SW_GEMM_KERNEL=w4a16_split_k $(EMU)/hopper/test_gemm each_kernel_once
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_gemm_blocks
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_ops test_prefill_here
+	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_ops test_pick
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_routed odd_shapes
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_chain
 endif

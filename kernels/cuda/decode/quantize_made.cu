@@ -24,24 +24,15 @@ struct made_out {
     bool starts_next;
 };
 
-/* ---- over a CTA ---- */
-
-static __device__ uint32_t max_of_block(uint32_t v, uint32_t *s_part)
+/* What OF makes of v of a CTA's threads, in all of them. */
+template <typename OF, typename T> static __device__ T over_block(T v, T *shared)
 {
-    v = __reduce_max_sync(~0u, v);
-    if (threadIdx.x % 32 == 0) s_part[threadIdx.x / 32] = v;
-    __syncthreads();
-    v = threadIdx.x % 32 < blockDim.x / 32 ? s_part[threadIdx.x % 32] : 0;
-    return __reduce_max_sync(~0u, v);
-}
+    v = OF::of(v);
+    const uint32_t lane = threadIdx.x % 32;
 
-static __device__ int sum_of_block(int v, int *s_part)
-{
-    v = __reduce_add_sync(~0u, v);
-    if (threadIdx.x % 32 == 0) s_part[threadIdx.x / 32] = v;
+    put_of_warp(shared, lane, v);
     __syncthreads();
-    v = threadIdx.x % 32 < blockDim.x / 32 ? s_part[threadIdx.x % 32] : 0;
-    return __reduce_add_sync(~0u, v);
+    return over_warps<OF>(shared, lane, 0u, blockDim.x / 32);
 }
 
 /* ---- codes ---- */
@@ -80,7 +71,7 @@ static __device__ void put_token(const uint4 (&raw)[HELD][2], const quantize_arg
 
 #pragma unroll
     for (int i = 0; i < HELD; i++) most = larger(most, raw[i]);
-    most = max_of_block(largest_of<true>(most), s_most);
+    most = over_block<warp_largest>(largest_of<true>(most), s_most);
     const float scale = scale_of(most, a), inverse = __frcp_rn(scale);
     const quantize_how how = how_of<INT>(scale, inverse, most);
 
@@ -94,7 +85,7 @@ static __device__ void put_token(const uint4 (&raw)[HELD][2], const quantize_arg
         *(uint4 *)(a.codes + token * a.stride + k) = v;
         if (INT) sum += sum_of(v);
     }
-    if (INT) sum = sum_of_block(sum, s_sums);
+    if (INT) sum = over_block<warp_sum>(sum, s_sums);
     if (threadIdx.x > 0) return;
     a.scales[token] = scale;
     if (INT) a.sums[token] = sum;

@@ -56,32 +56,18 @@ static __device__ __forceinline__ void meet(const quantize_args &a, const quanti
     else __syncthreads();
 }
 
-/* The largest v of a team; `shared` holds a word a warp. */
-template <bool WAVE>
-static __device__ __forceinline__ uint32_t max_of_team(uint32_t v, uint32_t *shared,
-                                                       const quantize_args &a,
-                                                       const quantize_team &t)
+/* What OF makes of v of a team's threads, in all of them; `shared` holds a word a warp. */
+template <typename OF, bool WAVE, typename T>
+static __device__ __forceinline__ T over_team(T v, T *shared, const quantize_args &a,
+                                              const quantize_team &t)
 {
-    int lane = (int)threadIdx.x % 32;
+    const int lane = (int)threadIdx.x % 32;
 
-    v = __reduce_max_sync(~0u, v);
+    v = OF::of(v);
     if (a.warps == 1) return v;
-    if (lane == 0) shared[threadIdx.x / 32] = v;
+    put_of_warp(shared, lane, v);
     meet<WAVE>(a, t);
-    return __reduce_max_sync(~0u, lane < a.warps ? shared[t.id * a.warps + lane] : 0);
-}
-
-template <bool WAVE>
-static __device__ __forceinline__ int sum_of_team(int v, int *shared, const quantize_args &a,
-                                                  const quantize_team &t)
-{
-    int lane = (int)threadIdx.x % 32;
-
-    v = __reduce_add_sync(~0u, v);
-    if (a.warps == 1) return v;
-    if (lane == 0) shared[threadIdx.x / 32] = v;
-    meet<WAVE>(a, t);
-    return __reduce_add_sync(~0u, lane < a.warps ? shared[t.id * a.warps + lane] : 0);
+    return over_warps<OF>(shared, lane, t.id, a.warps);
 }
 
 /* This thread's codes of a token by division. Its inputs are read again, so that nothing has to be
@@ -151,7 +137,7 @@ static __device__ __forceinline__ void quantize_token(const quantize_args &a,
         load_any(raw, a, t.row, k);
         most = larger(most, raw);
     }
-    most = max_of_team<WAVE>(largest_of<BF16>(most), s_most, a, t);
+    most = over_team<warp_largest, WAVE>(largest_of<BF16>(most), s_most, a, t);
     scale = scale_of(most, a);
     inverse = __frcp_rn(scale);
     how = how_of<INT>(scale, inverse, most);
@@ -159,7 +145,7 @@ static __device__ __forceinline__ void quantize_token(const quantize_args &a,
     else if (INT && how == BY_QUOTIENTS_CUT)
         sum = encode_token<INT, BF16, HELD, true>(held, a, t, scale, inverse);
     else sum = divide_token<INT, BF16>(a, scale);
-    if (INT) sum = sum_of_team<WAVE>(sum, s_sums, a, t);
+    if (INT) sum = over_team<warp_sum, WAVE>(sum, s_sums, a, t);
     if (t.thread > 0) return;
     a.scales[t.token] = scale;
     if (INT) a.sums[t.token] = sum;

@@ -216,4 +216,30 @@ static __device__ __forceinline__ int sum_of(uint4 codes)
     return __dp4a((int)codes.w, 0x01010101, sum);
 }
 
+/* ---- over warps that share a token ---- */
+
+/* Of a value in each lane of a warp, in all of them: the largest, the sum. */
+struct warp_largest {
+    static __device__ __forceinline__ uint32_t of(uint32_t v) { return __reduce_max_sync(~0u, v); }
+};
+
+struct warp_sum {
+    static __device__ __forceinline__ int of(int v) { return __reduce_add_sync(~0u, v); }
+};
+
+/* A word a warp of the CTA: this warp's, then, when all have met, what OF makes of those of its
+ * team, one of several of n_warps each, in all lanes. Counts are of one type, their caller's. */
+template <typename T, typename COUNT>
+static __device__ __forceinline__ void put_of_warp(T *shared, COUNT lane, T v)
+{
+    if (lane == 0) shared[threadIdx.x / 32] = v;
+}
+
+template <typename OF, typename T, typename COUNT>
+static __device__ __forceinline__ T over_warps(const T *shared, const COUNT &lane, COUNT team,
+                                               const COUNT &n_warps)
+{
+    return OF::of(lane < n_warps ? shared[team * n_warps + lane] : 0);
+}
+
 #endif

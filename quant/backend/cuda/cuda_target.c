@@ -24,43 +24,40 @@ static void put_rows(device_rows *r, const sw_factor *f)
         sw_device_put(sw_cuda_gpu(&f->place), taken[i]);
 }
 
-/* d_to [n, k] += the rows of d_from [n_out, k], on the device, that the sample has. */
-static sw_code add_rows(double *d_to, const double *d_from, const sw_row_sample *rows,
-                        const sw_factor *f, sw_err *err)
-{
-    const int64_t k = f->k_in, n = sw_row_sample_count(rows);
-    sw_row_run run;
-    sw_code rc = SW_OK;
+/* n elements of a weight's rows, at `at` of `from`, and where they go. */
+typedef sw_code run_of_rows(sw_solver *s, double *d_to, const void *from, int64_t at, int64_t n,
+                            sw_err *err);
 
-    for (int64_t i = 0; i < n && rc == SW_OK; i += run.n) {
-        run = sw_row_sample_run(rows, i, n);
-        rc = sw_solver_axpy(sw_cuda_solver(&f->place), d_to + i * k, 1.0, d_from + run.row * k,
-                            run.n * k, err);
-    }
-    return rc;
+static sw_code add_run(sw_solver *s, double *d_to, const void *d_from, int64_t at, int64_t n,
+                       sw_err *err)
+{
+    return sw_solver_axpy(s, d_to, 1.0, (const double *)d_from + at, n, err);
 }
 
-static sw_code copy_rows(double *d_to, const double *d_from, const sw_row_sample *rows,
-                         const sw_factor *f, sw_err *err)
+static sw_code copy_run(sw_solver *s, double *d_to, const void *d_from, int64_t at, int64_t n,
+                        sw_err *err)
 {
-    const int64_t n_bytes = sw_row_sample_count(rows) * f->k_in * (int64_t)sizeof *d_to;
-    const sw_code rc = sw_device_fill(sw_cuda_gpu(&f->place), d_to, 0, n_bytes, err);
-
-    return rc == SW_OK ? add_rows(d_to, d_from, rows, f, err) : rc;
+    return sw_solver_copy(s, d_to, (const double *)d_from + at, n * (int64_t)sizeof *d_to, err);
 }
 
-/* d_to [n, k] = the same of floats in memory. */
-static sw_code widen_rows(double *d_to, const float *from, const sw_row_sample *rows,
-                          const sw_factor *f, sw_err *err)
+/* Of floats in memory. */
+static sw_code widen_run(sw_solver *s, double *d_to, const void *from, int64_t at, int64_t n,
+                         sw_err *err)
+{
+    return sw_solver_widen(s, d_to, (const float *)from + at, n, err);
+}
+
+/* d_to [n, k] by `run` of the rows of `from` [n_out, k] that the sample has. */
+static sw_code put_sample(run_of_rows *run, double *d_to, const void *from,
+                          const sw_row_sample *rows, const sw_factor *f, sw_err *err)
 {
     const int64_t k = f->k_in, n = sw_row_sample_count(rows);
-    sw_row_run run;
+    sw_row_run next;
     sw_code rc = SW_OK;
 
-    for (int64_t i = 0; i < n && rc == SW_OK; i += run.n) {
-        run = sw_row_sample_run(rows, i, n);
-        rc = sw_solver_widen(sw_cuda_solver(&f->place), d_to + i * k, from + run.row * k,
-                             run.n * k, err);
+    for (int64_t i = 0; i < n && rc == SW_OK; i += next.n) {
+        next = sw_row_sample_run(rows, i, n);
+        rc = run(sw_cuda_solver(&f->place), d_to + i * k, from, next.row * k, next.n * k, err);
     }
     return rc;
 }
@@ -69,7 +66,7 @@ static sw_code widen_rows(double *d_to, const float *from, const sw_row_sample *
 static sw_code times_cross(double *d_to, const device_rows *r, const sw_factor *f,
                            const sw_hessian *hess, const sw_row_sample *rows, sw_err *err)
 {
-    if (hess->is_weighed) return copy_rows(d_to, hess->d, rows, f, err);
+    if (hess->is_weighed) return put_sample(copy_run, d_to, hess->d, rows, f, err);
     return sw_solver_times(sw_cuda_solver(&f->place), d_to, 0.0, 1.0, r->wide, hess->d, r->n,
                            f->k_in, err);
 }
@@ -87,9 +84,9 @@ static sw_code form_rows(double (*by_row)[5], device_rows *r, const sw_factor *f
     TRY(times_cross(r->b, r, f, held, rows, err));
     TRY(sw_solver_times_inverse(s, r->sd, r->t, sw_cuda_factor(f), n, err));
     if (with_residual) {
-        TRY(copy_rows(r->sr, seen->r, rows, f, err));
+        TRY(put_sample(copy_run, r->sr, seen->r, rows, f, err));
         TRY(sw_solver_times_inverse(s, r->sr, r->t, sw_cuda_factor(f), n, err));
-        TRY(add_rows(r->b, held->r, rows, f, err));
+        TRY(put_sample(add_run, r->b, held->r, rows, f, err));
     }
     TRY(sw_solver_times(s, r->t, 0.0, 1.0, r->sd, held->h, n, k, err));
     TRY(sw_solver_inner_rows(&by_row[0][0], 5, s, r->t, r->sd, n, k, err));
@@ -119,7 +116,7 @@ sw_code sw_cuda_target_form(double (*by_row)[5], const sw_factor *f, const sw_he
         const sw_row_sample some = sw_row_sample_part(rows, row, sw_min_i64(row + n, n_all));
 
         r.n = sw_row_sample_count(&some);
-        if (!seen->is_weighed) rc = widen_rows(r.wide, w, &some, f, err);
+        if (!seen->is_weighed) rc = put_sample(widen_run, r.wide, w, &some, f, err);
         if (rc == SW_OK) rc = form_rows(by_row + row, &r, f, seen, held, &some, with_residual, err);
     }
     put_rows(&r, f);
