@@ -85,8 +85,8 @@ $(addprefix $(EMU)/,$(EMU_TESTS) $(EMU_MORE)): $(EMU)/%: tests/gpu/%.c $(EMU_OBJ
 
 # With Hopper's kernels: programs of their own, for tests that other kernels have too.
 EMU_HOP_OBJ := $(EMU_GEMM:%=$(EMU)/%.o) $(EMU_GEMM_GEN:%=$(EMU)/%.o) $(EMU_REST:%=$(EMU)/%.o) $(EMU_REST_GEN:%=$(EMU)/%.o)
-# Of ops/ one file has a kernel for clusters; a device of 8.0 is not given it.
-$(EMU_HOP_OBJ) $(EMU)/kernels/cuda/ops/engine_pick.cu.o: EMU_FLAGS += -DEMU_ARCH=900
+# Two others have a kernel for clusters; a device of 8.0 is not given it.
+$(EMU_HOP_OBJ) $(EMU)/kernels/cuda/ops/engine_pick.cu.o $(EMU)/kernels/cuda/experts/router.cu.o: EMU_FLAGS += -DEMU_ARCH=900
 $(EMU_GEMM:%=$(EMU)/%.o) $(EMU_GEMM_GEN:%=$(EMU)/%.o): EMU_FLAGS += -DSW_CUDA_QUICK
 $(EMU)/hopper/test_chain: $(EMU)/kernels/cuda/decode/engine_one.cu.o
 $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)): $(EMU)/hopper/%: tests/gpu/%.c $(EMU_OBJ) $(EMU_LIGHT_OBJ) $(EMU_HOP_OBJ) $(EMU)/host.a

@@ -116,7 +116,6 @@ typedef struct sw_device_moe {
     sw_bf16 *d_scaled;            /* [max_tokens, moe_hidden] where that is shown, or NULL */
     sw_bf16 *d_rows, *d_gate, *d_out;       /* [max_tokens * n_used, ...] by expert */
     int32_t *d_flags;                       /* of experts/routed.h */
-    int32_t *d_arrived;                     /* of sw_cuda_route */
     int32_t *d_counts, *counts;             /* [n_experts, 2] of sw_list_args, there and here */
     sw_moe_scratch host;                    /* tokens, starts */
 } sw_device_moe;

@@ -32,8 +32,6 @@ sw_code sw_device_moe_new(sw_device_engine *e, sw_err *err)
         (rc = SW_STORE_TAKE(&moe->d_token_share, s, n_used, "routed weights", err)) != SW_OK ||
         (rc = SW_STORE_TAKE(&moe->d_flags, s, flags_bytes / 4, "expert flags", err)) != SW_OK ||
         (rc = sw_device_fill(e->gpu, moe->d_flags, 0, flags_bytes, err)) != SW_OK ||
-        (rc = SW_STORE_TAKE(&moe->d_arrived, s, n, "router", err)) != SW_OK ||
-        (rc = sw_device_fill(e->gpu, moe->d_arrived, 0, n * 4, err)) != SW_OK ||
         (rc = SW_STORE_TAKE(&moe->d_sum, s, n * m->moe_hidden, "expert sums", err)) != SW_OK ||
         (rc = SW_STORE_TAKE(&moe->d_rows, s, n_used * m->moe_hidden, "expert inputs", err)) ||
         (rc = SW_STORE_TAKE(&moe->d_out, s, n_used * m->moe_hidden, "expert outputs", err)) ||
@@ -66,8 +64,7 @@ static sw_code choose(sw_device_run *run, sw_bf16_rows src, bool is_routed, sw_e
                             sw_cuda_route_can_multiply(run->n_tokens, router->k_in);
     const sw_route_args a = {.logits = e->moe.d_logits, .x = src,
                              .w = multiplies ? router->d_dense : NULL,
-                             .bias = router->d_bias, .arrived = e->moe.d_arrived,
-                             .k_in = router->k_in,
+                             .bias = router->d_bias, .k_in = router->k_in,
                              .shift = run->block->norm[SW_SLOT_ROUTER_SHIFT],
                              .expert_scale = run->block->norm[SW_SLOT_EXPERT_SCALE],
                              .chosen = e->moe.d_chosen, .share = e->moe.d_share,

@@ -1,13 +1,17 @@
 /* router.cu - the experts of each token: by the router's logits, or of few tokens by its weights,
- * where the last block to end a token's logits chooses at once. See engine_ops.h. */
+ * a cluster to a token, whose first CTA chooses. See engine_ops.h. */
 #include <math.h>
 
 #include "formats/model/model.h"
 #include "kernels/cuda/ops/engine_launch.cuh"
+#include "kernels/cuda/ptx/ptx_cluster.cuh"
 
 #define EXPERTS_MAX 1024
-#define N_THREADS 256
+#define N_THREADS 512
 #define N_WARPS (N_THREADS / 32)
+#define PARTS 8            /* CTAs of a cluster */
+#define N_AT_ONCE (PARTS * N_WARPS)
+#define EACH_MAX (EXPERTS_MAX / PARTS)
 #define FEW_TOKENS 16
 #define N_AHEAD 8 /* loads of 16 bytes of a lane that do not wait for the kernel ahead */
 
@@ -106,8 +110,8 @@ static __device__ __forceinline__ const int32_t *experts_of(const sw_route_args 
     return a.table + (int64_t)__float_as_uint(a.ids[row * a.ids_stride]) * a.n_used;
 }
 
-/* The experts of a token and their shares, by a warp; lane: its place in it. */
-static __device__ void choose_experts(const sw_route_args &a, int64_t row)
+/* The experts of a token with these logits, and their shares, by a warp. */
+static __device__ void choose_experts(const sw_route_args &a, int64_t row, const float *logits)
 {
     __shared__ float s_probs[EXPERTS_MAX], s_ranks[EXPERTS_MAX], s_groups[EXPERTS_MAX];
     __shared__ int s_chosen[EXPERTS_MAX];
@@ -117,7 +121,7 @@ static __device__ void choose_experts(const sw_route_args &a, int64_t row)
     float top = -INFINITY, total = 0, sum = has_scores && !a.in_share ? 1e-20f : 0.0f;
 
     for (int i = lane; i < n; i += 32) {
-        s_probs[i] = __ldcg(a.logits + row * n + i) * a.logit_scale; /* other blocks' too */
+        s_probs[i] = logits[i] * a.logit_scale;
         s_ranks[i] = s_probs[i];
         top = fmaxf(top, s_probs[i]);
     }
@@ -160,7 +164,7 @@ static __device__ void choose_experts(const sw_route_args &a, int64_t row)
 static __global__ void __launch_bounds__(32) swk_route(sw_route_args a)
 {
     sw_begin();
-    choose_experts(a, blockIdx.x);
+    choose_experts(a, blockIdx.x, a.logits + (int64_t)blockIdx.x * a.n_experts);
 }
 
 /* The product of eight elements, added up. */
@@ -171,57 +175,94 @@ static __device__ __forceinline__ float add_eight(float sum, const sw_eight &x, 
     return sum;
 }
 
-/* grid (experts / 8, tokens): a warp to a logit. The router's weights are on their way before the
- * kernel ahead has ended. */
-static __global__ void __launch_bounds__(N_THREADS) swk_route_few(sw_route_args a)
+/* The logit of a token for one expert, by a warp. What is `ahead` of the expert's weights has been
+ * asked for. */
+static __device__ __forceinline__ float logit_of(const sw_route_args &a, const sw_bf16 *x,
+                                                 const sw_bf16 *w, const uint4 *ahead)
 {
-    const int lane = (int)threadIdx.x % 32, expert = (int)(blockIdx.x * N_WARPS + threadIdx.x / 32);
-    const int64_t row = blockIdx.y, first = 8 * lane, step = 8 * 32;
-    const sw_bf16 *w = a.w + (int64_t)min(expert, a.n_experts - 1) * a.k_in;
-    const sw_bf16 *x = a.x.d + row * a.x.stride;
-    __shared__ bool is_last;
-    sw_eight ahead[N_AHEAD];
+    const int64_t first = 8 * (threadIdx.x % 32), step = 8 * 32;
     float sum = 0;
 
-    sw_let_next();
-#pragma unroll
-    for (int i = 0; i < N_AHEAD; i++)
-        if (first + i * step < a.k_in) ahead[i] = sw_load8(w + first + i * step);
-    sw_await_ahead();
 #pragma unroll
     for (int i = 0; i < N_AHEAD; i++)
         if (first + i * step < a.k_in)
-            sum = add_eight(sum, sw_load8(x + first + i * step), ahead[i]);
+            sum = add_eight(sum, sw_load8(x + first + i * step), sw_unpack8(ahead[i]));
 #pragma unroll 4
     for (int64_t k = first + N_AHEAD * step; k < a.k_in; k += step)
         sum = add_eight(sum, sw_load8(x + k), sw_load8(w + k));
-    sum = sw_warp_sum(sum);
-    if (lane == 0 && expert < a.n_experts)
-        a.logits[row * a.n_experts + expert] = sum + (a.bias ? a.bias[expert] : 0.0f);
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) is_last = atomicAdd(&a.arrived[row], 1) == (int)gridDim.x - 1;
-    __syncthreads();
-    if (!is_last || threadIdx.x >= 32) return;
-    __threadfence();
-    if (lane == 0) a.arrived[row] = 0; /* for the layer behind */
-    choose_experts(a, row);
+    return sw_warp_sum(sum);
+}
+
+static __device__ __forceinline__ void ask_ahead(uint4 *ahead, const sw_bf16 *w, int64_t k_in)
+{
+#pragma unroll
+    for (int i = 0; i < N_AHEAD; i++) {
+        const int64_t k = 8 * (threadIdx.x % 32) + i * 8 * 32;
+
+        if (k < k_in) ahead[i] = *(const uint4 *)(w + k);
+    }
+}
+
+/* Logits out of the CTAs of the cluster, by a warp: n_rounds of N_WARPS in each. */
+static __device__ __forceinline__ void collect(float *s_logits, float *s_mine, int n_rounds)
+{
+    const int per_cta = n_rounds * N_WARPS / 4;
+
+    for (int i = (int)threadIdx.x; i < PARTS * per_cta; i += 32) {
+        const int rank = i / per_cta, at = i % per_cta * 4;
+        float *to = s_logits + at / N_WARPS * N_AT_ONCE + rank * N_WARPS + at % N_WARPS;
+        float four[4];
+
+        sw_cluster_get16(four, sw_cluster_map(sw_smem_addr(s_mine + at), (unsigned)rank));
+        *(float4 *)to = make_float4(four[0], four[1], four[2], four[3]);
+    }
+}
+
+/* grid (PARTS x tokens): in each round a warp makes a logit. Weights are on their way before the
+ * kernel ahead has ended. */
+static __global__ void __launch_bounds__(N_THREADS) swk_route_few(sw_route_args a)
+{
+#if __CUDA_ARCH__ >= 900
+    __shared__ __align__(16) float s_mine[EACH_MAX], s_logits[EXPERTS_MAX];
+    const int rank = (int)(blockIdx.x % PARTS), warp = (int)threadIdx.x / 32;
+    const int n_rounds = (a.n_experts + N_AT_ONCE - 1) / N_AT_ONCE;
+    const int64_t row = blockIdx.x / PARTS;
+    const sw_bf16 *x = a.x.d + row * a.x.stride;
+    uint4 ahead[N_AHEAD];
+
+    sw_let_next();
+    for (int round = 0; round < n_rounds; round++) {
+        const int expert = round * N_AT_ONCE + rank * N_WARPS + warp;
+        const sw_bf16 *w = a.w + (int64_t)min(expert, a.n_experts - 1) * a.k_in;
+
+        ask_ahead(ahead, w, a.k_in);
+        if (round == 0) sw_await_ahead();
+        const float sum = logit_of(a, x, w, ahead);
+
+        if (threadIdx.x % 32 == 0)
+            s_mine[round * N_WARPS + warp] =
+                sum + (a.bias && expert < a.n_experts ? a.bias[expert] : 0.0f);
+    }
+    sw_cluster_sync();
+    if (rank == 0 && warp == 0) collect(s_logits, s_mine, n_rounds);
+    sw_cluster_sync();
+    if (rank == 0 && warp == 0) choose_experts(a, row, s_logits);
+#endif
 }
 
 extern "C" bool sw_cuda_route_can_multiply(int64_t n_tokens, int64_t k_in)
 {
-    return n_tokens <= FEW_TOKENS && k_in % 8 == 0;
+    return n_tokens <= FEW_TOKENS && k_in % 8 == 0 && sw_has_clusters();
 }
 
 extern "C" sw_code sw_cuda_route(const sw_route_args *a, sw_launch how, sw_err *err)
 {
-    const dim3 few(sw_blocks(a->n_experts, N_WARPS), (unsigned)a->n);
-
     if (a->n_experts > EXPERTS_MAX)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%d experts; on the device there may be %d",
                        a->n_experts, EXPERTS_MAX);
     if (!a->w) return sw_start("router", swk_route, (unsigned)a->n, 32, 0, how, err, *a);
     if (!sw_cuda_route_can_multiply(a->n, a->k_in))
         return SW_FAIL(err, SW_E_BUG, "a router of many tokens");
-    return sw_start("router", swk_route_few, few, N_THREADS, 0, how, err, *a);
+    return sw_start_clusters("router", swk_route_few, PARTS, (unsigned)a->n * PARTS, N_THREADS, how,
+                             err, *a);
 }

@@ -36,9 +36,8 @@ struct sw_eight {
     float v[8];
 };
 
-__device__ __forceinline__ sw_eight sw_load8(const sw_bf16 *p)
+__device__ __forceinline__ sw_eight sw_unpack8(uint4 raw)
 {
-    const uint4 raw = *(const uint4 *)p;
     const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
     sw_eight e;
 
@@ -48,6 +47,11 @@ __device__ __forceinline__ sw_eight sw_load8(const sw_bf16 *p)
         e.v[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
     }
     return e;
+}
+
+__device__ __forceinline__ sw_eight sw_load8(const sw_bf16 *p)
+{
+    return sw_unpack8(*(const uint4 *)p);
 }
 
 __device__ __forceinline__ sw_eight sw_load_floats(const float *from)
@@ -143,6 +147,39 @@ static sw_code sw_start(const char *what, void (*kernel)(P...), dim3 grid, unsig
     config.attrs = attrs;
     config.numAttrs = how.overlaps ? 1 : 0;
     return sw_device_check((int)cudaLaunchKernelEx(&config, kernel, P(args)...), what, err);
+}
+
+/* Likewise in clusters of so many CTAs; `grid` is a multiple of that. */
+template <typename... P, typename... A>
+static sw_code sw_start_clusters(const char *what, void (*kernel)(P...), unsigned cluster,
+                                 dim3 grid, unsigned n_threads, sw_launch how, sw_err *err,
+                                 A... args)
+{
+    cudaLaunchConfig_t config = {};
+    cudaLaunchAttribute attrs[2] = {};
+
+    attrs[0].id = cudaLaunchAttributeClusterDimension;
+    attrs[0].val.clusterDim = {cluster, 1, 1};
+    attrs[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attrs[1].val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = dim3(n_threads);
+    config.stream = (cudaStream_t)how.stream;
+    config.attrs = attrs;
+    config.numAttrs = how.overlaps ? 2 : 1;
+    return sw_device_check((int)cudaLaunchKernelEx(&config, kernel, P(args)...), what, err);
+}
+
+/* Devices that run code compiled for clusters: others run that of sm_80, which has none. */
+static inline bool sw_has_clusters(void)
+{
+    int device = 0, major = 0, minor = 0;
+
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ==
+               cudaSuccess &&
+           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) ==
+               cudaSuccess && major == 9 && minor == 0;
 }
 
 static inline unsigned sw_blocks(int64_t n, int64_t per_block)

@@ -201,11 +201,10 @@ sw_code sw_cuda_one(const sw_fused_args *a, sw_launch how, sw_err *err) SW_MUST_
 /* ---- experts ---- */
 
 typedef struct sw_route_args {
-    float *logits;         /* [n, n_experts]; read, or made of what follows where w is set */
+    const float *logits;   /* [n, n_experts]; not read where w is set, which takes their place: */
     sw_bf16_rows x;        /* [n, k_in] */
     const sw_bf16 *w;      /* [n_experts, k_in] or NULL */
     const float *bias;     /* [n_experts] or NULL */
-    int32_t *arrived;      /* [n], all 0, as they are left */
     int64_t k_in;
     const float *shift;    /* [n_experts] on what experts are chosen by, or NULL */
     const float *expert_scale; /* [n_experts] on shares, or NULL */
@@ -222,7 +221,8 @@ typedef struct sw_route_args {
     bool norm_topk;
     float logit_scale, share_floor, route_scale; /* share_floor: on the sum that divides */
 } sw_route_args;
-/* May w be set for so many tokens? One kernel then takes the place of a product and a choice. */
+/* May w be set for so many tokens, on this device? One kernel then takes the place of a product and
+ * a choice. */
 bool sw_cuda_route_can_multiply(int64_t n_tokens, int64_t k_in);
 sw_code sw_cuda_route(const sw_route_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
 /* Pairs of a token and one of its experts, sorted by expert, then by the half of the text that the

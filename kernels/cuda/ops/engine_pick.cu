@@ -336,38 +336,10 @@ static __global__ void __launch_bounds__(N_THREADS) swk_pick_top(sw_pick_args a)
 #endif
 }
 
-static sw_code start_top(const sw_pick_args *a, sw_launch how, sw_err *err)
-{
-    cudaLaunchConfig_t config = {};
-    cudaLaunchAttribute attrs[2] = {};
-
-    attrs[0].id = cudaLaunchAttributeClusterDimension;
-    attrs[0].val.clusterDim = {PARTS, 1, 1};
-    attrs[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attrs[1].val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim = dim3((unsigned)(a->n_seqs * PARTS));
-    config.blockDim = dim3(N_THREADS);
-    config.stream = (cudaStream_t)how.stream;
-    config.attrs = attrs;
-    config.numAttrs = how.overlaps ? 2 : 1;
-    return sw_device_check((int)cudaLaunchKernelEx(&config, swk_pick_top, *a), "sampling", err);
-}
-
-/* Devices that run code compiled for clusters: others run that of sm_80, which has none. */
-static bool has_clusters(void)
-{
-    int device = 0, major = 0, minor = 0;
-
-    return cudaGetDevice(&device) == cudaSuccess &&
-           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ==
-               cudaSuccess &&
-           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) ==
-               cudaSuccess && major == 9 && minor == 0;
-}
-
 extern "C" sw_code sw_cuda_pick(const sw_pick_args *a, sw_launch how, sw_err *err)
 {
-    if (!(a->temperature > 0) && a->n_seqs > 0 && a->vocab % 4 == 0 && has_clusters())
-        return start_top(a, how, err);
+    if (!(a->temperature > 0) && a->n_seqs > 0 && a->vocab % 4 == 0 && sw_has_clusters())
+        return sw_start_clusters("sampling", swk_pick_top, PARTS, (unsigned)(a->n_seqs * PARTS),
+                                 N_THREADS, how, err, *a);
     return sw_start("sampling", swk_pick, (unsigned)a->n_seqs, N_THREADS, 0, how, err, *a);
 }
