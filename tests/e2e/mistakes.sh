@@ -47,8 +47,9 @@ cmp -s "$T/m/LICENSE" "$OUT/LICENSE" || fail 'a side file was not copied as it i
 mkdir "$T/m/1_Pooling" "$T/m/additional_chat_templates" "$T/m/.cache"
 echo "[]" >"$T/m/modules.json"
 expect 0 '' quantize "$T/m" --group-size 32 --force
-grep -q 'left  *1_Pooling/, additional_chat_templates/: not copied; copy these directories' "$T/stdout" ||
+grep -q 'left  *1_Pooling/, additional_chat_templates/, modules.json: not copied; copy these yourself .* pools' "$T/stdout" ||
     fail "$(grep ^left "$T/stdout")"
+grep '^left.*modules.json.*no part of a checkpoint' "$T/stdout" && fail 'a list of directories is called no part'
 absent "$OUT/modules.json"
 expect 0 '' "$SWAGE" convert --quiet "$OUT" --to bf16 -o "$T/back"
 rm -r "$T/back" "$T/m/1_Pooling" "$T/m/additional_chat_templates" "$T/m/.cache" "$T/m/modules.json"

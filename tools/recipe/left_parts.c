@@ -67,11 +67,18 @@ sw_code sw_left_parts_add_json(cJSON *root, const sw_left_parts *parts, sw_err *
     return ok ? SW_OK : sw_cmd_json_added(NULL, err);
 }
 
-/* Caches of downloads and of version control begin with a point. */
+/* What names the directories of an embedding model, and is of no use without them. */
+static bool is_list_of_dirs(const sw_dir_entry *entry)
+{
+    return entry->role == SW_DIR_FOREIGN && !strcmp(entry->name, "modules.json");
+}
+
+/* With directories what belongs to them. Caches of downloads and of version control begin with a
+ * point. */
 static bool is_left(const sw_dir_entry *entry, bool is_dir)
 {
-    if (is_dir) return entry->is_dir && *entry->name != '.';
-    return entry->role == SW_DIR_FOREIGN;
+    if (is_dir) return is_list_of_dirs(entry) || (entry->is_dir && *entry->name != '.');
+    return entry->role == SW_DIR_FOREIGN && !is_list_of_dirs(entry);
 }
 
 /* The line's beginning: names of files, or of directories. Returns how many there are. */
@@ -80,14 +87,23 @@ static int64_t print_left(const sw_dir_list *list, bool is_dir)
     int64_t n = 0;
 
     for (int64_t i = 0; i < list->n_entries; i++) {
-        if (!is_left(&list->entries[i], is_dir)) continue;
+        const sw_dir_entry *entry = &list->entries[i];
+
+        if (!is_left(entry, is_dir)) continue;
         if (n < NAMED_MAX)
-            (void)printf("%s%.80s%s", n ? ", " : "left        ", list->entries[i].name,
-                         is_dir ? "/" : "");
+            (void)printf("%s%.80s%s", n ? ", " : "left        ", entry->name,
+                         entry->is_dir ? "/" : "");
         n++;
     }
     if (n > NAMED_MAX) (void)printf(" and %lld more", (long long)n - NAMED_MAX);
     return n;
+}
+
+static bool has_list(const sw_dir_list *list)
+{
+    for (int64_t i = 0; i < list->n_entries; i++)
+        if (is_list_of_dirs(&list->entries[i])) return true;
+    return false;
 }
 
 void sw_left_files_print(const sw_checkpoint *source)
@@ -103,7 +119,9 @@ void sw_left_files_print(const sw_checkpoint *source)
     if (n) (void)printf(": not copied, %s no part of a checkpoint\n", n > 1 ? "they are" : "it is");
     n = print_left(&list, true);
     if (n)
-        (void)printf(": not copied; copy %s yourself if your engine reads %s\n",
-                     n > 1 ? "these directories" : "this directory", n > 1 ? "them" : "it");
+        (void)printf(": not copied; copy %s yourself if your engine reads %s%s\n",
+                     n > 1 ? "these" : "it", n > 1 ? "them" : "it",
+                     has_list(&list) ? ": without modules.json it pools embeddings by its default"
+                                     : "");
     sw_arena_free(&arena);
 }
