@@ -23,56 +23,77 @@ static __device__ __forceinline__ unsigned order_of(float r)
     return bits & 1u << 31 ? ~bits : bits | 1u << 31;
 }
 
-/* The best that a warp has left, in order of falling rank, then rising index. Each lane knows the
- * best of those that are its own: lane, lane + 32, ... */
-struct contest {
-    const float *ranks; /* shared */
-    int n;
-    unsigned key; /* of the lane's best that is left; 0: none */
-    int id;
+/* The best that a warp has left, in order of falling rank, then rising index. Those of a lane, of
+ * EACH at most: lane, lane + 32, ... */
+template <int EACH> struct contest {
+    unsigned keys[EACH]; /* 0: none, or none any more */
+    unsigned top;        /* the largest of them, */
+    int id;              /* and whose it is */
 };
 
-/* The lane's best behind `previous`, of rank `limit`; -1: of all. */
-static __device__ __forceinline__ void look_again(contest &c, unsigned limit, int previous)
+template <int EACH> static __device__ __forceinline__ void find_top(contest<EACH> &c)
 {
-    c.key = 0;
-    c.id = c.n;
-    for (int i = (int)threadIdx.x; i < c.n; i += 32) {
-        const unsigned key = order_of(c.ranks[i]);
-        const bool is_left = previous < 0 || key < limit || (key == limit && i > previous);
-
-        if (is_left && key > c.key) {
-            c.key = key;
-            c.id = i;
-        }
+    c.top = c.keys[0];
+    c.id = (int)threadIdx.x;
+#pragma unroll
+    for (int j = 1; j < EACH; j++) {
+        if (c.keys[j] <= c.top) continue;
+        c.top = c.keys[j];
+        c.id = 32 * j + (int)threadIdx.x;
     }
 }
 
-static __device__ __forceinline__ contest begin_contest(const float *s_ranks, int n)
+/* ranks: the lane's of n in all. */
+template <int EACH>
+static __device__ __forceinline__ contest<EACH> begin_contest(const float *ranks, int n)
 {
-    contest c = {s_ranks, n, 0, 0};
+    contest<EACH> c;
 
-    look_again(c, 0, -1);
+#pragma unroll
+    for (int j = 0; j < EACH; j++)
+        c.keys[j] = 32 * j + (int)threadIdx.x < n ? order_of(ranks[j]) : 0;
+    find_top(c);
     return c;
 }
 
 /* All lanes get it. */
-static __device__ __forceinline__ int next_best(contest &c)
+template <int EACH> static __device__ __forceinline__ int next_best(contest<EACH> &c)
 {
-    const unsigned key = __reduce_max_sync(~0u, c.key);
-    const int id = (int)__reduce_min_sync(~0u, c.key == key ? (unsigned)c.id : ~0u);
+    const unsigned top = __reduce_max_sync(~0u, c.top);
+    const int id = (int)__reduce_min_sync(~0u, c.top == top ? (unsigned)c.id : ~0u);
 
-    if (id == c.id) look_again(c, key, id);
+    if (id == c.id) {
+#pragma unroll
+        for (int j = 0; j < EACH; j++)
+            if (id == 32 * j + (int)threadIdx.x) c.keys[j] = 0;
+        find_top(c);
+    }
     return id;
 }
 
-/* Only the experts of the best groups stay in the running. */
-static __device__ void drop_groups(const sw_route_args &a, float *s_ranks, float *s_groups)
+/* Elements 32 j + lane of `from`, of which there are n. */
+template <int EACH>
+static __device__ __forceinline__ void take_own(float *own, const float *from, int n)
 {
-    const int size = a.n_experts / a.n_groups;
+#pragma unroll
+    for (int j = 0; j < EACH; j++)
+        if (32 * j + (int)threadIdx.x < n) own[j] = from[32 * j + threadIdx.x];
+}
+
+/* Only the experts of the best groups stay in the running. */
+template <int EACH>
+static __device__ void drop_groups(const sw_route_args &a, float *ranks, float *s_ranks,
+                                   float *s_groups)
+{
+    const int size = a.n_experts / a.n_groups, lane = (int)threadIdx.x;
+    float of_groups[EACH];
     int best = -1;
 
-    for (int g = (int)threadIdx.x; g < a.n_groups; g += 32) {
+#pragma unroll
+    for (int j = 0; j < EACH; j++)
+        if (32 * j + lane < a.n_experts) s_ranks[32 * j + lane] = ranks[j];
+    __syncwarp();
+    for (int g = lane; g < a.n_groups; g += 32) {
         float one = -INFINITY, two = -INFINITY;
 
         for (int i = g * size; i < (g + 1) * size; i++) {
@@ -84,16 +105,18 @@ static __device__ void drop_groups(const sw_route_args &a, float *s_ranks, float
         s_groups[g] = one + two;
     }
     __syncwarp();
-    contest groups = begin_contest(s_groups, a.n_groups);
+    take_own<EACH>(of_groups, s_groups, a.n_groups);
+    contest<EACH> groups = begin_contest<EACH>(of_groups, a.n_groups);
 
     for (int i = 0; i < a.n_groups_used; i++) best = next_best(groups);
-    for (int i = (int)threadIdx.x; i < a.n_experts; i += 32) {
-        const int g = i / size;
+#pragma unroll
+    for (int j = 0; j < EACH; j++) {
+        const int g = (32 * j + lane) / size;
 
+        if (32 * j + lane >= a.n_experts) continue;
         if (!(s_groups[g] > s_groups[best] || (s_groups[g] == s_groups[best] && g <= best)))
-            s_ranks[i] = -INFINITY;
+            ranks[j] = -INFINITY;
     }
-    __syncwarp();
 }
 
 static __device__ __forceinline__ float score_of(const sw_route_args &a, float logit, float top)
@@ -110,61 +133,97 @@ static __device__ __forceinline__ const int32_t *experts_of(const sw_route_args 
     return a.table + (int64_t)__float_as_uint(a.ids[row * a.ids_stride]) * a.n_used;
 }
 
-/* The experts of a token with these logits, and their shares, by a warp. */
-static __device__ void choose_experts(const sw_route_args &a, int64_t row, const float *logits)
+/* What experts are chosen by (ranks) and what they count (probs) of the lane's logits. The sum of
+ * either, which is finite where all are. */
+template <int EACH>
+static __device__ __forceinline__ float rank_experts(const sw_route_args &a, float *probs,
+                                                     float *ranks)
 {
-    __shared__ float s_probs[EXPERTS_MAX], s_ranks[EXPERTS_MAX], s_groups[EXPERTS_MAX];
-    __shared__ int s_chosen[EXPERTS_MAX];
     const int n = a.n_experts, lane = (int)threadIdx.x;
-    const bool has_scores = a.router != SW_ROUTER_SOFTMAX;
-    const int32_t *table = experts_of(a, row);
-    float top = -INFINITY, total = 0, sum = has_scores && !a.in_share ? 1e-20f : 0.0f;
+    float top = -INFINITY, total = 0;
 
-    for (int i = lane; i < n; i += 32) {
-        s_probs[i] = logits[i] * a.logit_scale;
-        s_ranks[i] = s_probs[i];
-        top = fmaxf(top, s_probs[i]);
+#pragma unroll
+    for (int j = 0; j < EACH; j++) {
+        if (32 * j + lane >= n) continue;
+        ranks[j] = probs[j] *= a.logit_scale;
+        top = fmaxf(top, probs[j]);
     }
     top = sw_warp_max(top);
-    for (int i = lane; i < n; i += 32) {
-        s_probs[i] = score_of(a, s_probs[i], top);
-        total += a.in_share ? s_ranks[i] : s_probs[i];
+#pragma unroll
+    for (int j = 0; j < EACH; j++) {
+        if (32 * j + lane >= n) continue;
+        probs[j] = score_of(a, probs[j], top);
+        total += a.in_share ? ranks[j] : probs[j];
     }
     total = sw_warp_sum(total);
-    for (int i = lane; i < n; i += 32) {
-        if (!has_scores) s_probs[i] /= total;
-        if (!a.in_share) s_ranks[i] = s_probs[i] + (a.shift ? a.shift[i] : 0.0f);
+#pragma unroll
+    for (int j = 0; j < EACH; j++) {
+        if (32 * j + lane >= n) continue;
+        if (a.router == SW_ROUTER_SOFTMAX) probs[j] /= total;
+        if (!a.in_share) ranks[j] = probs[j] + (a.shift ? a.shift[32 * j + lane] : 0.0f);
     }
-    __syncwarp();
-    if (has_scores && a.n_groups_used < a.n_groups) drop_groups(a, s_ranks, s_groups);
-    contest running = begin_contest(s_ranks, n);
+    return total;
+}
+
+/* That of expert `id`, whichever lane has it. */
+template <int EACH>
+static __device__ __forceinline__ float prob_of(const float *probs, int id)
+{
+    float own = 0;
+
+#pragma unroll
+    for (int j = 0; j < EACH; j++)
+        if (id / 32 == j) own = probs[j];
+    return __shfl_sync(~0u, own, id % 32);
+}
+
+/* The experts of a token with these logits, and their shares, by a warp. */
+template <int EACH>
+static __device__ void choose_experts(const sw_route_args &a, int64_t row, const float *logits)
+{
+    __shared__ float s_ranks[32 * EACH], s_groups[32 * EACH], s_probs[32 * EACH];
+    __shared__ int s_chosen[32 * EACH];
+    const int lane = (int)threadIdx.x;
+    const bool has_scores = a.router != SW_ROUTER_SOFTMAX;
+    const int32_t *table = experts_of(a, row);
+    float probs[EACH], ranks[EACH], sum = has_scores && !a.in_share ? 1e-20f : 0.0f;
+
+    take_own<EACH>(probs, logits, a.n_experts);
+    const bool is_finite = isfinite(rank_experts<EACH>(a, probs, ranks));
+
+    if (has_scores && a.n_groups_used < a.n_groups)
+        drop_groups<EACH>(a, ranks, s_ranks, s_groups);
+    contest<EACH> running = begin_contest<EACH>(ranks, a.n_experts);
 
     for (int i = 0; i < a.n_used; i++) {
         /* where the input was not finite any experts will do, as long as they differ */
-        const int best = table ? table[i] : isfinite(total) ? next_best(running) : i;
+        const int best = table ? table[i] : is_finite ? next_best(running) : i;
+        const float prob = prob_of<EACH>(probs, best);
 
-        if (lane == 0) s_chosen[i] = best;
-        sum += s_probs[best];
+        if (lane == 0) {
+            s_chosen[i] = best;
+            s_probs[i] = prob;
+        }
+        sum += prob;
     }
     __syncwarp();
     if (sum < a.share_floor) sum = a.share_floor;
     for (int i = lane; i < a.n_used; i += 32) {
         const int64_t at = row * a.n_used + i;
-        const int id = s_chosen[i];
-        float share = a.norm_topk ? s_probs[id] / sum : s_probs[id];
+        float share = a.norm_topk ? s_probs[i] / sum : s_probs[i];
 
-        if (a.expert_scale) share *= a.expert_scale[id];
+        if (a.expert_scale) share *= a.expert_scale[s_chosen[i]];
         if (a.in_share) a.in_share[at] = share * a.route_scale;
         a.share[at] = a.in_share ? 1.0f : share * a.route_scale;
-        a.chosen[at] = id;
+        a.chosen[at] = s_chosen[i];
     }
 }
 
 /* grid (tokens), a warp */
-static __global__ void __launch_bounds__(32) swk_route(sw_route_args a)
+template <int EACH> static __global__ void __launch_bounds__(32) swk_route(sw_route_args a)
 {
     sw_begin();
-    choose_experts(a, blockIdx.x, a.logits + (int64_t)blockIdx.x * a.n_experts);
+    choose_experts<EACH>(a, blockIdx.x, a.logits + (int64_t)blockIdx.x * a.n_experts);
 }
 
 /* The product of eight elements, added up. */
@@ -220,6 +279,7 @@ static __device__ __forceinline__ void collect(float *s_logits, float *s_mine, i
 
 /* grid (PARTS x tokens): in each round a warp makes a logit. Weights are on their way before the
  * kernel ahead has ended. */
+template <int EACH>
 static __global__ void __launch_bounds__(N_THREADS) swk_route_few(sw_route_args a)
 {
 #if __CUDA_ARCH__ >= 900
@@ -246,7 +306,7 @@ static __global__ void __launch_bounds__(N_THREADS) swk_route_few(sw_route_args 
     sw_cluster_sync();
     if (rank == 0 && warp == 0) collect(s_logits, s_mine, n_rounds);
     sw_cluster_sync();
-    if (rank == 0 && warp == 0) choose_experts(a, row, s_logits);
+    if (rank == 0 && warp == 0) choose_experts<EACH>(a, row, s_logits);
 #endif
 }
 
@@ -255,14 +315,23 @@ extern "C" bool sw_cuda_route_can_multiply(int64_t n_tokens, int64_t k_in)
     return n_tokens <= FEW_TOKENS && k_in % 8 == 0 && sw_has_clusters();
 }
 
+/* For 32 times EACH experts at most. */
+template <int EACH>
+static sw_code start_route(const sw_route_args *a, sw_launch how, sw_err *err)
+{
+    if (!a->w) return sw_start("router", swk_route<EACH>, (unsigned)a->n, 32, 0, how, err, *a);
+    return sw_start_clusters("router", swk_route_few<EACH>, PARTS, (unsigned)a->n * PARTS,
+                             N_THREADS, how, err, *a);
+}
+
 extern "C" sw_code sw_cuda_route(const sw_route_args *a, sw_launch how, sw_err *err)
 {
     if (a->n_experts > EXPERTS_MAX)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%d experts; on the device there may be %d",
                        a->n_experts, EXPERTS_MAX);
-    if (!a->w) return sw_start("router", swk_route, (unsigned)a->n, 32, 0, how, err, *a);
-    if (!sw_cuda_route_can_multiply(a->n, a->k_in))
+    if (a->w && !sw_cuda_route_can_multiply(a->n, a->k_in))
         return SW_FAIL(err, SW_E_BUG, "a router of many tokens");
-    return sw_start_clusters("router", swk_route_few, PARTS, (unsigned)a->n * PARTS, N_THREADS, how,
-                             err, *a);
+    if (a->n_experts <= 128) return start_route<4>(a, how, err);
+    if (a->n_experts <= 256) return start_route<8>(a, how, err);
+    return start_route<EXPERTS_MAX / 32>(a, how, err);
 }
