@@ -23,7 +23,7 @@ static bool is_aligned(const sw_bf16_rows *rows)
 
 extern "C" bool sw_attention_wgmma_can_run(const sw_attn_args *a, const float *slopes)
 {
-    return a->sm == 90 && a->n_sms > 0 && !slopes && !a->kv.is_e4m3 && !(a->cap > 0) &&
+    return a->sm == 90 && a->n_sms > 0 && !slopes && !a->kv.kind && !(a->cap > 0) &&
            a->scale > 0 && a->head_dim <= 256 && a->v_head_dim <= 256 && a->head_dim % 8 == 0 &&
            a->v_head_dim % 8 == 0 && is_aligned(&a->q) && is_aligned(&a->k) &&
            is_aligned(&a->v) && is_aligned(&a->out) && n_rows(&a->k, a->k_seq) >= a->seq_len &&

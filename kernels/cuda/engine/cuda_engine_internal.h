@@ -181,7 +181,7 @@ typedef struct sw_device_kv {
 } sw_device_kv;
 static inline int64_t sw_device_kv_bytes(const sw_kv_form *form)
 {
-    return form->is_e4m3 ? 1 : (int64_t)sizeof(sw_bf16);
+    return form->kind ? 1 : (int64_t)sizeof(sw_bf16);
 }
 
 /* Floats that a layer's recurrent mixer remembers of a sequence. What they hold before its first

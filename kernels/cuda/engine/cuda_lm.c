@@ -220,7 +220,7 @@ static sw_code take_passing(sw_device_lm *lm, sw_err *err)
     int64_t k = 0, v = 0;
     sw_code rc;
 
-    if (!lm->kv.is_e4m3) return SW_OK;
+    if (!lm->kv.kind) return SW_OK;
     if ((rc = SW_ARENA_TAKE(&lm->passing, &lm->store.arena, e->m->n_layers, err)) != SW_OK)
         return rc;
     for (int64_t l = 0; l < e->m->n_layers; l++) {

@@ -27,7 +27,7 @@ struct sw_device_lm {
     sw_device_stream_blocks *streamed; /* NULL: there are none */
     sw_kv_form kv;         /* of all layers but for the scales, */
     sw_kv_form *forms;     /* [n_layers] and with them */
-    sw_device_kv *passing; /* [n_layers] with kv.is_e4m3 what whole sequences keep: of a layer at
+    sw_device_kv *passing; /* [n_layers] of codes what whole sequences keep: of a layer at
                             * a time, unless layers share it; else NULL */
     uint32_t *d_ids;       /* [max_tokens] */
     float *d_x;            /* [max_tokens, hidden], of which n_rows are from the last forward */

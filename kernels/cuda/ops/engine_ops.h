@@ -124,7 +124,7 @@ sw_code sw_cuda_act_round_f32(float *dst, const float *src, int64_t n, int64_t k
 
 typedef struct sw_attn_args {
     sw_bf16_rows q, out;
-    sw_bf16_rows k, v;           /* position 0 of sequence 0; with kv.is_e4m3 they are bytes */
+    sw_bf16_rows k, v;           /* position 0 of sequence 0; codes of kv.kind are bytes */
     sw_kv_form kv;
     int chunk;                   /* unless 0: a query sees its own chunk of so many positions */
     int64_t k_seq, v_seq;        /* elements from one sequence to the next */
