@@ -199,6 +199,8 @@ typedef struct sw_device_run {
     const sw_device_kv *kv; /* or NULL */
     bool is_decode;         /* one query a sequence against the cache, */
     void *d_decode_scratch; /* which needs this */
+    void *d_wide;           /* of sw_device_lm, or NULL */
+    int64_t wide_bytes;
     sw_half half;
     sw_site from;           /* begin at the linear that reads it, */
     const void *d_given;    /* with these rows; NULL: begin at the beginning */

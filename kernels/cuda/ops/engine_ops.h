@@ -131,11 +131,14 @@ typedef struct sw_attn_args {
     const float *sinks;          /* [n_heads] or NULL */
     const int32_t *first;        /* position of each sequence's first query, NULL: 0 */
     int64_t n_seqs, seq_len;
-    int64_t capacity;            /* decode: positions there may be */
+    int64_t capacity;            /* of a cache: positions there may be, */
+    int64_t end;                 /* and before which all of the call lie; 0: not known */
     int n_heads, n_kv_heads, head_dim, v_head_dim;
     int64_t window;
     float scale, cap;
-    void *scratch;               /* decode: sw_cuda_decode_scratch_bytes, zeroed at first */
+    void *scratch;               /* decode: sw_cuda_decode_scratch_bytes, zeroed at first; of many
+                                  * queries sw_attention_wide_bytes (attention_wgmma.h), or NULL */
+    int64_t scratch_bytes;       /* of many queries */
     int n_sms, sm;               /* of the device; sm as in sw_cuda_device, 0: any */
 } sw_attn_args;
 
