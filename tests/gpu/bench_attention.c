@@ -1,9 +1,9 @@
 /* bench_attention.c - attention on the device: of whole texts by the kernel of any device and by
  * that of Hopper, and of one query a sequence over long caches. Each is compared with a reference
- * in double at drawn places before it is timed. Prints a table; exit 77 without a GPU, 1 where a
- * result is wrong. Rates: TFLOP/s of the keys that queries see, two products; of one query TB/s of
- * keys and values. Percent: of 989 TFLOP/s, and of what a long copy of the device moves. Kernels
- * named _e4m3 and _int8 read keys and values that are kept as codes.
+ * in double at drawn places before it is timed, in a graph of many calls. Prints a table; exit 77
+ * without a GPU, 1 where a result is wrong. Rates: TFLOP/s of the keys that queries see, two
+ * products; of one query TB/s of keys and values. Percent: of 989 TFLOP/s, and of what a long copy
+ * of the device moves. Kernels named _e4m3 and _int8 read keys and values that are kept as codes.
  *
  *   bench_attention [prefill|decode [bf16|e4m3|int8]]
  */
@@ -22,6 +22,7 @@
 #include "kernels/cuda/attention/attention_wgmma.h"
 #include "kernels/engine/engine.h"
 #include "tests/gpu/support/device_case.h"
+#include "tests/gpu/support/graph_time.h"
 #include "tests/support/toys/random.h"
 
 typedef struct shape {
@@ -206,23 +207,10 @@ static sw_code attend(const sw_attn_args *a, sw_err *err)
                       : sw_cuda_attention(a, NULL, how, err);
 }
 
-static double time_us(const sw_attn_args *a, int repeats)
+static void call_once(void *args, int copy)
 {
-    cudaEvent_t begin, end;
-    float ms = 0;
-
-    (void)cudaEventCreate(&begin);
-    (void)cudaEventCreate(&end);
-    for (int i = -2; i < repeats; i++) {
-        if (i == 0) (void)cudaEventRecord(begin, how.stream);
-        MUST(attend(a, err));
-    }
-    (void)cudaEventRecord(end, how.stream);
-    (void)cudaEventSynchronize(end);
-    (void)cudaEventElapsedTime(&ms, begin, end);
-    (void)cudaEventDestroy(begin);
-    (void)cudaEventDestroy(end);
-    return (double)ms * 1e3 / repeats;
+    (void)copy;
+    MUST(attend(args, err));
 }
 
 static bench set_up(const shape *s, bool is_one_each)
@@ -291,13 +279,14 @@ static bool print_one(const bench *b, const char *kernel, double copy_tbs)
     const double n_bytes =
         (s->kind ? 1 : 2) * pairs_of(s) * s->kv_heads * (s->dim + s->v_dim);
     sw_bf16 *have = malloc(2 * (size_t)n_out);
+    sw_attn_args args = b->a;
     double error, us, rate;
 
     MUST(sw_device_fill(gpu, b->a.out.d, 0xff, 2 * n_out, err));
     MUST(attend(&b->a, err));
     MUST(sw_device_download(gpu, have, b->a.out.d, 2 * n_out, err));
     error = relative_error(b, have);
-    us = time_us(&b->a, flops > 2e12 ? 5 : REPEATS);
+    us = bench_calls_us((cudaStream_t)how.stream, call_once, &args, flops > 2e12 ? 5 : REPEATS);
     rate = (is_decode(b) ? n_bytes : flops) / us / 1e6;
     printf("%d,%d,%d,%d/%d,%d/%d,%d,%s%s%s,%.1f,%.2f,%.1f,%.1e\n", (int)s->n_seqs, (int)s->seq_len,
            (int)s->first, s->heads, s->kv_heads, s->dim, s->v_dim, (int)s->window, kernel,

@@ -520,7 +520,6 @@ static sw_code run(const sw_attn_args *a, const sw_heads_args *heads, sw_launch 
                         "attention", err);
 
     if (rc != SW_OK) return rc;
-    sw_divide_as_products(swk_attention_decode<T, D, WARPS, CHUNKED>);
     return sw_start("attention", swk_attention_decode<T, D, WARPS, CHUNKED>, grid, 32 * WARPS,
                     (size_t)shared_bytes, how, err, sw_settle_scales(a), heads ? *heads : none,
                     n_splits(a), counter_bytes(a));

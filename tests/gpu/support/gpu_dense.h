@@ -6,12 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* us of a call in a graph, the mean of all calls of the median replay. `call` is run with copy
- * 0, 1, ... n_copies - 1 in turn. */
-typedef void (*bench_call)(void *ctx, int copy);
-double bench_graph_us(cudaStream_t stream, bench_call call, void *ctx, int n_copies);
-/* The same of a graph of n_calls calls, run with 0, 1, ... n_calls - 1. */
-double bench_calls_us(cudaStream_t stream, bench_call call, void *ctx, int n_calls);
+#include "tests/gpu/support/graph_time.h"
 
 /* The best of what the library proposes, over rotating weights of random numbers. FP8: E4M3 with a
  * scale per row of both operands, Y in bf16. NaN when it has no such product. */
