@@ -57,7 +57,8 @@ typedef struct sw_quant_options {
     int refine_rounds;        /* see refine.h */
     sw_strengths cap;         /* most that a target may lean on the cross terms; 0, 0: off */
     sw_experts experts;       /* what the experts of a sparse layer are calibrated on */
-    bool has_kv_scales;       /* find scales for a cache in e4m3; needs calib and sink->put_kv */
+    const sw_num *kv_num;     /* find scales for a cache of these codes, E4M3 or INT8; needs calib
+                               * and sink->put_kv. NULL: none */
     const sw_linear_source *source; /* of linears that the checkpoint does not store as floats;
                                        NULL: it stores all so */
     const sw_importance *importance; /* for methods without statistics; NULL: none */

@@ -41,7 +41,7 @@ typedef struct sw_quant_sink {
     sw_code (*change)(void *self, const char *tensor_name, const float *values, int64_t n,
                       sw_err *err);
     sw_code (*transformed)(void *self, const sw_transform_report *report, sw_err *err);
-    /* Where options->has_kv_scales: those of a layer, before the block ends (kv_scales.h). */
+    /* With options->kv_num: those of a layer, before the block ends (kv_scales.h). */
     sw_code (*put_kv)(void *self, int64_t layer, float k_scale, float v_scale, sw_err *err);
     /* What lets a run continue: all of these or none, get_changed only for a transform. */
     int64_t (*n_done)(void *self); /* blocks, from the first on, that an earlier run put */

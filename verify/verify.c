@@ -154,7 +154,7 @@ static sw_code read_corpus(verifier *v, sw_err *err)
  * floats instead, and the report says so. */
 static sw_code open_served(verifier *v, sw_err *err)
 {
-    sw_lm_options options = {.n_threads = v->n_threads, .keeps_e4m3 = v->options->keeps_e4m3};
+    sw_lm_options options = {.n_threads = v->n_threads, .kv_kind = v->options->kv_kind};
     sw_err why = {0};
     sw_code rc = sw_lm_open(&v->kernels, &v->served, &options, &why);
 
@@ -183,7 +183,7 @@ static sw_code open_original(verifier *v, sw_err *err)
 static sw_code open_models(verifier *v, sw_err *err)
 {
     const sw_lm_options device_options = {.keeps_marlin = true, .n_threads = v->n_threads,
-                                          .keeps_e4m3 = v->options->keeps_e4m3};
+                                          .kv_kind = v->options->kv_kind};
     sw_code rc;
 
     if ((rc = sw_checkpoint_open_codes(&v->served, v->checkpoint.dir, err)) != SW_OK ||
@@ -478,7 +478,7 @@ static sw_code time_models(verifier *v, sw_err *err)
     const sw_verify_options *o = v->options;
     const sw_speed_job job = {.dir = v->checkpoint.dir, .request = o->speed, .gpu = o->gpu,
                               .original_dir = v->has_original ? v->original.dir : NULL,
-                              .keeps_e4m3 = o->keeps_e4m3, .n_threads = v->n_alone,
+                              .kv_kind = o->kv_kind, .n_threads = v->n_alone,
                               .progress = o->progress};
     sw_err why = {0};
     sw_code rc;

@@ -119,7 +119,7 @@ const char *sw_ckpt_writer_leave(sw_ckpt_writer *w);
  * threads may put different linears at a time. */
 sw_code sw_ckpt_writer_put(sw_ckpt_writer *w, const char *module_path, const sw_qtensor *q,
                            sw_err *err) SW_MUST_USE;
-/* Scales for a cache in e4m3, of every layer once, where qconfig.has_kv_scales. */
+/* Scales for a cache of codes, of every layer once, where there is qconfig.kv_num. */
 sw_code sw_ckpt_writer_put_kv(sw_ckpt_writer *w, int64_t layer, float k_scale, float v_scale,
                               sw_err *err) SW_MUST_USE;
 /* What tensor t of the source is written in when no linear claims it: its own dtype; of a dense

@@ -88,34 +88,39 @@ bool sw_ct_add_inputs(cJSON *group, const sw_qspec *spec)
            add_text_or_null(in, "scale_dtype", scale_dtype_text(act->scale_dtype));
 }
 
-bool sw_ct_add_kv_scheme(cJSON *root, bool is_e4m3)
+bool sw_ct_add_kv_scheme(cJSON *root, const sw_num *num)
 {
     cJSON *kv;
 
-    if (!is_e4m3) return cJSON_AddNullToObject(root, "kv_cache_scheme");
+    if (!num) return cJSON_AddNullToObject(root, "kv_cache_scheme");
     kv = cJSON_AddObjectToObject(root, "kv_cache_scheme");
-    return kv && add_common(kv, &sw_nums[SW_NUM_E4M3], true, "tensor", 0, NULL) &&
+    return kv && add_common(kv, num, true, "tensor", 0, NULL) &&
            cJSON_AddBoolToObject(kv, "dynamic", false) &&
            cJSON_AddStringToObject(kv, "observer", "minmax");
 }
 
-sw_code sw_ct_check_kv_scheme(const cJSON *scheme, sw_err *err)
+sw_code sw_ct_read_kv_scheme(const sw_num **out, const cJSON *scheme, sw_err *err)
 {
     const sw_num *num = &sw_nums[SW_NUM_E4M3];
     const char *strategy = "tensor";
-    bool is_dynamic = false;
+    bool is_dynamic = false, is_symmetric = true;
     sw_code rc;
 
     if (!scheme || !scheme->child) return SW_OK;
     if ((rc = sw_json_text(&strategy, scheme, "strategy", err)) != SW_OK ||
         (rc = sw_json_bool(&is_dynamic, scheme, "dynamic", err)) != SW_OK ||
+        (rc = sw_json_bool(&is_symmetric, scheme, "symmetric", err)) != SW_OK ||
         (rc = sw_ct_read_num(&num, scheme, err)) != SW_OK) {
         sw_err_prefix(err, "kv_cache_scheme");
         return rc;
     }
-    if (num == &sw_nums[SW_NUM_E4M3] && !strcmp(strategy, "tensor") && !is_dynamic) return SW_OK;
-    return SW_FAIL(err, SW_E_UNSUPPORTED, "kv_cache_scheme: floats of 8 bits under one stored "
-                   "scale a tensor can be read");
+    if ((num == &sw_nums[SW_NUM_E4M3] || num == &sw_nums[SW_NUM_INT8]) &&
+        !strcmp(strategy, "tensor") && !is_dynamic && is_symmetric) {
+        *out = num;
+        return SW_OK;
+    }
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "kv_cache_scheme: floats or symmetric integers of 8 bits "
+                   "under one stored scale a tensor can be read");
 }
 
 sw_code sw_ct_read_num(const sw_num **out, const cJSON *object, sw_err *err)

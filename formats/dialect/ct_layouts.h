@@ -44,10 +44,10 @@ sw_code sw_ct_load_scales(sw_qtensor *q, const void *src, sw_err *err);
 /* The "weights" and "input_activations" members of a config group. */
 bool sw_ct_add_weights(cJSON *group, const sw_qspec *spec);
 bool sw_ct_add_inputs(cJSON *group, const sw_qspec *spec);
-/* "kv_cache_scheme": null, or e4m3 with one stored scale for keys and one for values. Engines here
- * keep floats in the cache; SW_E_UNSUPPORTED for any other scheme. */
-bool sw_ct_add_kv_scheme(cJSON *root, bool is_e4m3);
-sw_code sw_ct_check_kv_scheme(const cJSON *scheme, sw_err *err);
+/* "kv_cache_scheme": null, or codes of `num`, E4M3 or INT8, with one stored scale for keys and one
+ * for values. SW_E_UNSUPPORTED for any other scheme; *out stays as it is where there is none. */
+bool sw_ct_add_kv_scheme(cJSON *root, const sw_num *num);
+sw_code sw_ct_read_kv_scheme(const sw_num **out, const cJSON *scheme, sw_err *err);
 /* Number format of weights or inputs by "type" and "num_bits". */
 sw_code sw_ct_read_num(const sw_num **out, const cJSON *object, sw_err *err);
 /* strategy, group_size and block_structure into group_elems, scale_rows, scale_dtype, ... */

@@ -50,7 +50,8 @@ typedef struct sw_qconfig {
     int64_t n_whole_experts;
     bool has_head;             /* the head is quantized as well. For writing; what is stored decides
                                   when reading */
-    bool has_kv_scales;        /* every layer has k_scale and v_scale, for a cache in e4m3 */
+    const sw_num *kv_num;      /* every layer has k_scale and v_scale, for a cache in these codes,
+                                  E4M3 or INT8. NULL: none has, or nothing says for which */
     double damp;               /* smallest damping used; recorded where the dialect has a key */
     const sw_qrule *rules;     /* none: one scheme for all. Writing takes exact rules alone, one
                                   for every quantized linear */
@@ -67,7 +68,8 @@ typedef struct sw_dialect {
                                     name of a dense weight; false: by the first declared part */
     bool is_stacked;             /* experts alone, all of a layer in one tensor a part: see
                                     expert_stack.h */
-    bool holds_kv_scales;        /* loaders look for k_scale and v_scale of attention */
+    bool holds_kv_scales;        /* loaders look for k_scale and v_scale of attention, */
+    bool names_kv_codes;         /* and the config says for which codes; false: for E4M3 */
     bool is_dense;               /* "weight" in floats of scale_dtype: written, never detected */
     const char *side_config;     /* file beside config.json that says the scheme too, or NULL */
     const char *const *metadata; /* key, value, ..., NULL for the container's metadata; or NULL */

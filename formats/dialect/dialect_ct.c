@@ -163,7 +163,7 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
               cJSON_AddNullToObject(root, "global_compression_ratio") &&
               /* targets are every Linear, and the head is one even when it shares the embedding */
               sw_config_add_ignored(root, "ignore", config, true, SW_BELOW_REGEX) &&
-              sw_ct_add_kv_scheme(root, config->has_kv_scales) &&
+              sw_ct_add_kv_scheme(root, config->kv_num) &&
               cJSON_AddObjectToObject(root, "sparsity_config") &&
               cJSON_AddObjectToObject(root, "transform_config") && add_groups(root, config);
 
@@ -200,9 +200,8 @@ static sw_code refuse_extras(const cJSON *object, sw_err *err)
     };
     const cJSON *sparsity = sw_json_member(object, "sparsity_config");
     const char *status = "compressed", *sparse_format = "dense";
-    sw_code rc = sw_ct_check_kv_scheme(sw_json_member(object, "kv_cache_scheme"), err);
+    sw_code rc;
 
-    if (rc != SW_OK) return rc;
     for (size_t i = 0; i < sizeof extras / sizeof *extras; i++)
         if (is_filled(object, extras[i].key))
             return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: %s cannot be served", extras[i].key,
@@ -367,6 +366,8 @@ static sw_code read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena
     sw_code rc;
 
     if ((rc = check_format(object, err)) != SW_OK || (rc = refuse_extras(object, err)) != SW_OK ||
+        (rc = sw_ct_read_kv_scheme(&config.kv_num, sw_json_member(object, "kv_cache_scheme"),
+                                   err)) != SW_OK ||
         (rc = read_groups(&config, object, arena, err)) != SW_OK ||
         (rc = sw_config_read_ignore(&config, object, "ignore", arena, err)) != SW_OK)
         return rc;
@@ -384,6 +385,7 @@ const sw_dialect sw_dialect_compressed_tensors = {
     .summary = "as llm-compressor writes it: vLLM, SGLang, transformers",
     .is_known_by_scale = true,
     .holds_kv_scales = true,
+    .names_kv_codes = true,
     .scale_dtype = sw_scale_dtype_like_model,
     .can_hold = can_hold,
     .declare = declare,

@@ -351,13 +351,13 @@ static sw_code op_latent_kv(sw_run *run, const sw_op *op, sw_err *err)
     return SW_OK;
 }
 
-/* What is left of n rows in E4M3. */
-static void round_rows(float *x, int64_t n, int64_t width, float scale)
+/* What codes of n rows stand for. */
+static void round_rows(float *x, int64_t n, int64_t width, sw_kv_kind kind, float scale)
 {
-    const sw_act e4m3 = {.num = &sw_nums[SW_NUM_E4M3], .scope = SW_ACT_TENSOR,
-                         .scale_dtype = SW_DTYPE_F32};
+    const sw_act codes = {.num = sw_kv_num(kind), .scope = SW_ACT_TENSOR,
+                          .scale_dtype = SW_DTYPE_F32};
 
-    sw_act_round(x, width, x, width, n, width, &e4m3, scale);
+    sw_act_round(x, width, x, width, n, width, &codes, scale);
 }
 
 static sw_code op_attention(sw_run *run, const sw_op *op, sw_err *err)
@@ -365,6 +365,7 @@ static sw_code op_attention(sw_run *run, const sw_op *op, sw_err *err)
     const sw_engine *e = run->e;
     const sw_model *m = e->m;
     const sw_sizes *s = &run->sizes;
+    const sw_kv_form *form = &run->block->kv;
     const bool is_window = m->is_window_layer[run->block->layer];
     sw_attention a = {.q = buffer(run, op->src), .k = e->buf[SW_BUF_K], .v = e->buf[SW_BUF_V],
                       .out = buffer(run, op->dst), .n_seqs = run->n_seqs,
@@ -380,9 +381,11 @@ static sw_code op_attention(sw_run *run, const sw_op *op, sw_err *err)
     if (run->tap && run->tap->see_kv)
         run->tap->see_kv(run->tap->self, a.k, run->n_tokens * run->width[SW_BUF_K], a.v,
                          run->n_tokens * run->width[SW_BUF_V]);
-    if (run->block->kv.is_e4m3 && !run->is_kv_taken) {
-        round_rows(e->buf[SW_BUF_K], run->n_tokens, run->width[SW_BUF_K], run->block->kv.k_scale);
-        round_rows(e->buf[SW_BUF_V], run->n_tokens, run->width[SW_BUF_V], run->block->kv.v_scale);
+    if (form->kind && !run->is_kv_taken) {
+        round_rows(e->buf[SW_BUF_K], run->n_tokens, run->width[SW_BUF_K], form->kind,
+                   form->k_scale);
+        round_rows(e->buf[SW_BUF_V], run->n_tokens, run->width[SW_BUF_V], form->kind,
+                   form->v_scale);
     }
     if (op->slot != SW_SLOT_COUNT) a.sinks = run->block->norm[op->slot];
     if (run->kv) sw_attend_caches(run, &a);

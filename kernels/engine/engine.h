@@ -14,6 +14,9 @@
 #include "kernels/engine/kv_form.h"
 #include "kernels/kernel.h"
 
+/* How codes of a kind mean numbers; NULL for floats. */
+const sw_num *sw_kv_num(sw_kv_kind kind);
+
 /* The weights of one block. Linears borrow, unless the checkpoint stores them transposed or in
  * one tensor of all experts: then they are copies in `arena`. Norms, their biases, and the other
  * vectors (sinks, the router's shift) are floats owned by `arena`. */

@@ -2,14 +2,18 @@
 #ifndef SW_KERNELS_ENGINE_KV_FORM_H
 #define SW_KERNELS_ENGINE_KV_FORM_H
 
-#include <stdbool.h>
+typedef enum sw_kv_kind {
+    SW_KV_FLOATS, /* as they are computed: floats on the CPU and BF16 on a device */
+    SW_KV_E4M3,
+    SW_KV_INT8
+} sw_kv_kind;
 
-/* Of one layer. Zeroed: as they are computed, floats on the CPU and BF16 on a device. Else codes of
- * eight bits, E4M3 of value / scale, which stand for code * scale; attention reads what they stand
- * for, in whole sequences as in steps. */
+/* Of one layer. Codes of eight bits are those of value / scale that act.h has, and stand for code *
+ * scale; attention reads what they stand for, in whole sequences as in steps. BF16 and F16 hold
+ * every code, so that kernels multiply codes as they are and put the scales to their sums. */
 typedef struct sw_kv_form {
-    bool is_e4m3;
-    float k_scale, v_scale;
+    sw_kv_kind kind;
+    float k_scale, v_scale; /* of codes */
 } sw_kv_form;
 
 #endif

@@ -103,7 +103,7 @@ static sw_code get_linear(void *self, sw_weight *out, sw_arena *arena, const cha
     return SW_OK;
 }
 
-/* A scale of one element beside the attention's linears; 1 where there is none. */
+/* A scale of one element beside the attention's linears; 0 where there is none. */
 static sw_code read_scale(float *out, const sw_checkpoint *ckpt, const char *path,
                           const char *suffix, sw_err *err)
 {
@@ -112,7 +112,7 @@ static sw_code read_scale(float *out, const sw_checkpoint *ckpt, const char *pat
     sw_st_bytes bytes = {0};
     sw_code rc;
 
-    *out = 1.0f;
+    *out = 0.0f;
     (void)snprintf(name, sizeof name, "%s.%s", path, suffix);
     if ((t = sw_st_find(ckpt->st, name)) == NULL) return SW_OK;
     if (sw_view_elems(&t->view) != 1)
@@ -127,15 +127,36 @@ static sw_code read_scale(float *out, const sw_checkpoint *ckpt, const char *pat
     return rc;
 }
 
-static sw_code read_kv_form(sw_kv_form *out, const sw_checkpoint *ckpt, int64_t layer, sw_err *err)
+/* A scale for codes of `num`: what is stored covers the same range with codes of its own. */
+static sw_code settle_scale(float *scale, const sw_num *num, const sw_checkpoint *ckpt,
+                            int64_t layer, sw_err *err)
 {
-    sw_kv_form form = {.is_e4m3 = true, .k_scale = 1.0f, .v_scale = 1.0f};
+    const sw_num *stored = ckpt->qconfig.kv_num ? ckpt->qconfig.kv_num : &sw_nums[SW_NUM_E4M3];
+
+    if (*scale > 0) {
+        if (stored != num) *scale *= stored->top / num->top;
+        return SW_OK;
+    }
+    *scale = 1.0f;
+    if (num->values || !sw_model_has_attention(&ckpt->model, layer)) return SW_OK;
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: layer %lld has no k_scale and v_scale, without "
+                   "which int8 says nothing of keys and values; quantize it with --kv-cache int8 "
+                   "or run it with --kv-cache fp8", ckpt->dir, (long long)layer);
+}
+
+static sw_code read_kv_form(sw_kv_form *out, const sw_checkpoint *ckpt, int64_t layer,
+                            sw_kv_kind kind, sw_err *err)
+{
+    const sw_num *num = sw_kv_num(kind);
+    sw_kv_form form = {kind, 0, 0};
     char path[256];
     sw_code rc = SW_OK;
 
     if (sw_model_attention_path(path, &ckpt->model, layer) &&
         (rc = read_scale(&form.k_scale, ckpt, path, "k_scale", err)) == SW_OK)
         rc = read_scale(&form.v_scale, ckpt, path, "v_scale", err);
+    if (rc == SW_OK) rc = settle_scale(&form.k_scale, num, ckpt, layer, err);
+    if (rc == SW_OK) rc = settle_scale(&form.v_scale, num, ckpt, layer, err);
     if (rc == SW_OK) *out = form;
     return rc;
 }
@@ -167,8 +188,8 @@ sw_code sw_lm_open(sw_lm *out, const sw_checkpoint *ckpt, const sw_lm_options *o
     for (int64_t l = 0; l < m->n_layers && rc == SW_OK; l++)
         if (job.errs[l].code != SW_OK)
             rc = SW_FAIL(err, job.errs[l].code, "%s", job.errs[l].text);
-    for (int64_t l = 0; l < m->n_layers && rc == SW_OK && options->keeps_e4m3; l++)
-        rc = read_kv_form(&lm.blocks[l].kv, ckpt, l, err);
+    for (int64_t l = 0; l < m->n_layers && rc == SW_OK && options->kv_kind; l++)
+        rc = read_kv_form(&lm.blocks[l].kv, ckpt, l, options->kv_kind, err);
     if (rc == SW_OK) *out = lm;
 done:
     sw_mem_put(job.errs);

@@ -8,6 +8,14 @@
 #define KV_FIRST_TOKENS 256
 #define TOLD_TOKENS 64 /* feeds of fewer tokens are over before anybody wonders */
 
+const sw_num *sw_kv_num(sw_kv_kind kind)
+{
+    static const sw_num *const nums[] = {[SW_KV_E4M3] = &sw_nums[SW_NUM_E4M3],
+                                         [SW_KV_INT8] = &sw_nums[SW_NUM_INT8]};
+
+    return nums[kind];
+}
+
 /* Zeros, which is what a mixer remembers before the first token. */
 static sw_code reserve_state(sw_kv *kv, const sw_model *m, int64_t layer, sw_err *err)
 {

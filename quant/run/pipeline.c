@@ -47,8 +47,9 @@ static sw_code put_kv(sw_block_job *job, sw_streams *streams, int64_t layer,
     float k_scale = 0, v_scale = 0;
     sw_code rc;
 
-    if (!job->options->has_kv_scales || !sw_model_has_attention(job->model, layer)) return SW_OK;
-    rc = sw_kv_scales_find(&k_scale, &v_scale, streams, &job->quantized, progress, err);
+    if (!job->options->kv_num || !sw_model_has_attention(job->model, layer)) return SW_OK;
+    rc = sw_kv_scales_find(&k_scale, &v_scale, streams, job->options->kv_num, &job->quantized,
+                           progress, err);
     return rc == SW_OK ? job->sink->put_kv(job->sink->self, layer, k_scale, v_scale, err) : rc;
 }
 

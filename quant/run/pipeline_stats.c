@@ -121,7 +121,7 @@ static sw_code put_kv(feed *f, sw_block_job *job, sw_err *err)
     int64_t layer = job->original.layer;
     sw_code rc;
 
-    if (!f->options->has_kv_scales || !sw_model_has_attention(f->model, layer)) return SW_OK;
+    if (!f->options->kv_num || !sw_model_has_attention(f->model, layer)) return SW_OK;
     if ((rc = sw_stats_read_kv(&range, f->file, layer, err)) != SW_OK) return rc;
     if (has_streams(f)) {
         rc = sw_kv_range_find(&before, &f->streams, &job->untouched, f->progress, err);
@@ -131,8 +131,8 @@ static sw_code put_kv(feed *f, sw_block_job *job, sw_err *err)
         range.k_amax = grown(range.k_amax, before.k_amax, after.k_amax);
         range.v_amax = grown(range.v_amax, before.v_amax, after.v_amax);
     }
-    return f->sink->put_kv(f->sink->self, layer, sw_kv_scale_of(range.k_amax),
-                           sw_kv_scale_of(range.v_amax), err);
+    return f->sink->put_kv(f->sink->self, layer, sw_kv_scale_of(range.k_amax, f->options->kv_num),
+                           sw_kv_scale_of(range.v_amax, f->options->kv_num), err);
 }
 
 /* Site after site, so that the statistics of only one are in memory. */

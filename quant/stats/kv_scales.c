@@ -5,8 +5,6 @@
 
 #include "quant/team/team.h"
 
-#define E4M3_TOP 448.0f
-
 static void raise_to(float *amax, bool *is_broken, const float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -21,9 +19,9 @@ void sw_kv_range_add(sw_kv_range *range, const float *k, int64_t n_k, const floa
     raise_to(&range->v_amax, &range->is_broken, v, n_v);
 }
 
-float sw_kv_scale_of(float amax)
+float sw_kv_scale_of(float amax, const sw_num *num)
 {
-    return amax > 0 ? fmaxf(amax / E4M3_TOP, 0x1p-126f) : 1.0f;
+    return amax > 0 ? fmaxf(amax / num->top, 0x1p-126f) : 1.0f;
 }
 
 sw_code sw_kv_range_gather(sw_kv_range *range, sw_team *team, sw_err *err)
@@ -62,13 +60,14 @@ sw_code sw_kv_range_find(sw_kv_range *out, sw_streams *streams, const sw_block *
 }
 
 sw_code sw_kv_scales_find(float *k_scale, float *v_scale, sw_streams *streams,
-                          const sw_block *quantized, const sw_progress *progress, sw_err *err)
+                          const sw_num *num, const sw_block *quantized,
+                          const sw_progress *progress, sw_err *err)
 {
     sw_kv_range range = {0};
     sw_code rc = sw_kv_range_find(&range, streams, quantized, progress, err);
 
     if (rc != SW_OK) return rc;
-    *k_scale = sw_kv_scale_of(range.k_amax);
-    *v_scale = sw_kv_scale_of(range.v_amax);
+    *k_scale = sw_kv_scale_of(range.k_amax, num);
+    *v_scale = sw_kv_scale_of(range.v_amax, num);
     return SW_OK;
 }

@@ -52,12 +52,19 @@ grep -aq '"shape":\[\] ' "$T/out/model.safetensors" || fail "no scalar"
 expect 0 '' judge "$T/out"
 
 # scales of an eight-bit cache: written, judged, and missed when one is gone or broken
-for format in compressed-tensors fp8; do
+for form in compressed-tensors/fp8 fp8/fp8 compressed-tensors/int8; do
     rm -rf "$T/cached" "$T/again"
-    scheme=FP8
+    format=${form%/*} codes=${form#*/} scheme=FP8
     [ $format = fp8 ] || scheme=W4A16
-    expect 0 '' quantize -o "$T/cached" --format $format --scheme $scheme --kv-cache fp8 --threads 1
-    expect 0 '' quantize -o "$T/again" --format $format --scheme $scheme --kv-cache fp8 --threads 3
+    expect 0 '' quantize -o "$T/cached" --format $format --scheme $scheme --kv-cache "$codes" --threads 1
+    expect 0 '' quantize -o "$T/again" --format $format --scheme $scheme --kv-cache "$codes" --threads 3
+    grep -q "\"kv_cache\": *\"$codes\"" "$T/cached/manifest.json" || fail "manifest of a cache in $codes"
+    for run in bf16 fp8 int8; do # scales for one serve the other: the same range
+        expect 0 '' judge "$T/cached" --kv-cache $run --max-kl 0.2 --json
+        grep '"kl_max"' "$T/stdout" >"$T/kl.$run"
+    done
+    cmp -s "$T/kl.bf16" "$T/kl.int8" && fail 'a cache in int8 costs nothing'
+    cmp -s "$T/kl.fp8" "$T/kl.int8" && fail 'a cache in int8 is one in fp8'
     cmp "$T/cached/model.safetensors" "$T/again/model.safetensors" || fail 'threads change the scales'
     expect 0 '' judge "$T/cached"
     rm "$T/cached/manifest.json"
@@ -66,6 +73,9 @@ for format in compressed-tensors fp8; do
 done
 expect 4 'use --format compressed-tensors or fp8' quantize -o "$T/kv" --format gptq --kv-cache fp8
 absent "$T/kv"
+expect 4 'int8; use --format compressed-tensors' quantize -o "$T/kv" --format fp8 --scheme FP8 --kv-cache int8
+absent "$T/kv"
+expect 4 'no k_scale and v_scale*--kv-cache fp8' judge "$T/out" --kv-cache int8
 expect 2 'give calibration text' "$SWAGE" quantize "$TOY" -o "$T/kv" --quiet --method rtn \
     --format compressed-tensors --kv-cache fp8
 absent "$T/kv"

@@ -48,6 +48,12 @@ EMU_WEAK bool sw_attention_wgmma_can_run(const sw_attn_args *a, const float *slo
     return false;
 }
 
+EMU_WEAK int64_t sw_attention_wide_bytes(const sw_attn_args *a)
+{
+    (void)a;
+    return 0;
+}
+
 EMU_WEAK sw_code sw_cuda_attention(const sw_attn_args *a, const float *slopes, sw_launch how,
                                    sw_err *err)
 {

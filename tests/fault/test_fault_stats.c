@@ -135,7 +135,7 @@ static sw_code search(void *ctx, sw_err *err)
     sw_code rc = sw_zpack_open(&z, scratch_path(&c->s, "stats"), err);
 
     o.algo = sw_algo_find("awq");
-    o.has_kv_scales = true;
+    o.kv_num = &sw_nums[SW_NUM_E4M3];
     if (rc == SW_OK)
         rc = sw_quant_run_stats(&c->ckpt.model, c->ckpt.st, z, &o, &sink, NULL, err);
     sw_zpack_close(z);

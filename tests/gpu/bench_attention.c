@@ -1,11 +1,11 @@
 /* bench_attention.c - attention on the device: of whole texts by the kernel of any device and by
  * that of Hopper, and of one query a sequence over long caches. Each is compared with a reference
- * in double at drawn places before it is timed, in a graph of many calls. Prints a table; exit 77 without a GPU, 1 where a
- * result is wrong. Rates: TFLOP/s of the keys that queries see, two products; of one query TB/s of
- * keys and values. Percent: of 989 TFLOP/s, and of what a long copy of the device moves. Kernels
- * named _e4m3 read keys and values that are kept as codes.
+ * in double at drawn places before it is timed, in a graph of many calls. Prints a table; exit 77
+ * without a GPU, 1 where a result is wrong. Rates: TFLOP/s of the keys that queries see, two
+ * products; of one query TB/s of keys and values. Percent: of 989 TFLOP/s, and of what a long copy
+ * of the device moves. Kernels named _e4m3 and _int8 read keys and values that are kept as codes.
  *
- *   bench_attention [prefill|decode]
+ *   bench_attention [prefill|decode [bf16|e4m3|int8]]
  */
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -19,8 +19,8 @@
 
 #include "formats/num/act.h"
 #include "formats/num/half.h"
-#include "formats/num/small.h"
 #include "kernels/cuda/attention/attention_wgmma.h"
+#include "kernels/engine/engine.h"
 #include "tests/gpu/support/device_case.h"
 #include "tests/gpu/support/graph_time.h"
 #include "tests/support/toys/random.h"
@@ -29,44 +29,57 @@ typedef struct shape {
     int64_t n_seqs, seq_len, first;
     int heads, kv_heads, dim, v_dim;
     int64_t window;
-    bool keeps_e4m3;
+    sw_kv_kind kind;
 } shape;
 
 static const shape prefills[] = {
-    {2, 2048, 0, 32, 8, 128, 128, 0, false},  /* a call of a calibration of 2048 tokens a text */
-    {16, 2048, 0, 32, 8, 128, 128, 0, false},
-    {1, 4096, 0, 32, 8, 128, 128, 0, false},
-    {8, 4096, 0, 32, 8, 128, 128, 0, false},
-    {1, 32768, 0, 32, 8, 128, 128, 0, false},
-    {1, 512, 7680, 32, 8, 128, 128, 0, false},
-    {1, 512, 7680, 32, 8, 128, 128, 0, true},
-    {1, 8192, 0, 32, 8, 128, 128, 1024, false},
-    {2, 2048, 0, 32, 32, 64, 64, 0, false},
-    {8, 4096, 0, 32, 32, 64, 64, 0, false},
-    {1, 32768, 0, 32, 32, 64, 64, 0, false},
-    {2, 2048, 0, 16, 8, 256, 256, 0, false},
-    {8, 4096, 0, 16, 2, 256, 256, 0, false},
-    {1, 32768, 0, 16, 2, 256, 256, 0, false},
-    {1, 8192, 0, 16, 8, 256, 256, 1024, false},
-    {2, 2048, 0, 16, 16, 192, 128, 0, false},
-    {8, 4096, 0, 16, 16, 192, 128, 0, false},
+    {2, 2048, 0, 32, 8, 128, 128, 0, SW_KV_FLOATS}, /* of a calibration of 2048 tokens a text */
+    {16, 2048, 0, 32, 8, 128, 128, 0, SW_KV_FLOATS},
+    {1, 4096, 0, 32, 8, 128, 128, 0, SW_KV_FLOATS},
+    {8, 4096, 0, 32, 8, 128, 128, 0, SW_KV_FLOATS},
+    {1, 32768, 0, 32, 8, 128, 128, 0, SW_KV_FLOATS},
+    {1, 512, 7680, 32, 8, 128, 128, 0, SW_KV_FLOATS},
+    {1, 512, 7680, 32, 8, 128, 128, 0, SW_KV_E4M3},
+    {1, 512, 7680, 32, 8, 128, 128, 0, SW_KV_INT8},
+    {1, 2048, 2048, 32, 8, 128, 128, 0, SW_KV_E4M3},
+    {1, 2048, 30720, 32, 8, 128, 128, 0, SW_KV_E4M3},
+    {1, 2048, 30720, 32, 8, 128, 128, 0, SW_KV_FLOATS},
+    {1, 512, 30720, 32, 8, 128, 128, 1024, SW_KV_INT8},
+    {1, 8192, 0, 32, 8, 128, 128, 1024, SW_KV_FLOATS},
+    {2, 2048, 0, 32, 32, 64, 64, 0, SW_KV_FLOATS},
+    {8, 4096, 0, 32, 32, 64, 64, 0, SW_KV_FLOATS},
+    {1, 32768, 0, 32, 32, 64, 64, 0, SW_KV_FLOATS},
+    {2, 2048, 0, 16, 8, 256, 256, 0, SW_KV_FLOATS},
+    {8, 4096, 0, 16, 2, 256, 256, 0, SW_KV_FLOATS},
+    {1, 32768, 0, 16, 2, 256, 256, 0, SW_KV_FLOATS},
+    {1, 8192, 0, 16, 8, 256, 256, 1024, SW_KV_FLOATS},
+    {2, 2048, 0, 16, 16, 192, 128, 0, SW_KV_FLOATS},
+    {8, 4096, 0, 16, 16, 192, 128, 0, SW_KV_FLOATS},
 };
 static const shape decodes[] = {
-    {8, 1, 4095, 32, 8, 128, 128, 0, false},
-    {8, 1, 32767, 32, 8, 128, 128, 0, false},
-    {1, 1, 32767, 32, 8, 128, 128, 0, false},
-    {8, 1, 32767, 32, 32, 64, 64, 0, false},
-    {1, 1, 383, 32, 8, 128, 128, 0, false},   /* what a benchmark of decoding holds */
-    {8, 1, 383, 32, 8, 128, 128, 0, false},
-    {64, 1, 383, 32, 8, 128, 128, 0, false},
-    {8, 1, 4095, 32, 8, 128, 128, 0, true},
-    {8, 1, 32767, 32, 8, 128, 128, 0, true},
-    {1, 1, 32767, 32, 8, 128, 128, 0, true},
-    {64, 1, 383, 32, 8, 128, 128, 0, true},
+    {8, 1, 4095, 32, 8, 128, 128, 0, SW_KV_FLOATS},
+    {8, 1, 32767, 32, 8, 128, 128, 0, SW_KV_FLOATS},
+    {1, 1, 32767, 32, 8, 128, 128, 0, SW_KV_FLOATS},
+    {8, 1, 32767, 32, 32, 64, 64, 0, SW_KV_FLOATS},
+    {1, 1, 383, 32, 8, 128, 128, 0, SW_KV_FLOATS},   /* what a benchmark of decoding holds */
+    {8, 1, 383, 32, 8, 128, 128, 0, SW_KV_FLOATS},
+    {64, 1, 383, 32, 8, 128, 128, 0, SW_KV_FLOATS},
+    {8, 1, 4095, 32, 8, 128, 128, 0, SW_KV_E4M3},
+    {8, 1, 32767, 32, 8, 128, 128, 0, SW_KV_E4M3},
+    {1, 1, 32767, 32, 8, 128, 128, 0, SW_KV_E4M3},
+    {64, 1, 383, 32, 8, 128, 128, 0, SW_KV_E4M3},
+    {8, 1, 4095, 32, 8, 128, 128, 0, SW_KV_INT8},
+    {8, 1, 32767, 32, 8, 128, 128, 0, SW_KV_INT8},
+    {1, 1, 32767, 32, 8, 128, 128, 0, SW_KV_INT8},
+    {64, 1, 383, 32, 8, 128, 128, 0, SW_KV_INT8},
 };
 #define PEAK_TFLOPS 989.0
 #define ERROR_MAX 5e-3 /* relative L2 of the drawn rows: rounding of weights and of results */
+#define SCALE 0.03125f  /* of codes; a power of two, so that BF16 holds what they stand for */
 enum { DRAWN_ROWS = 24, REPEATS = 20 };
+
+static const char *const kinds[] = {
+    [SW_KV_FLOATS] = "bf16", [SW_KV_E4M3] = "e4m3", [SW_KV_INT8] = "int8"};
 
 static sw_device *gpu;
 static sw_launch how;
@@ -104,20 +117,30 @@ static double wide(sw_bf16 b)
 }
 
 /* Codes of n elements on the device; on the host their values take the place of what was there. */
-static sw_bf16 *keep_codes(sw_bf16 *host, int64_t n)
+static sw_bf16 *keep_codes(sw_bf16 *host, int64_t n, sw_kv_kind kind)
 {
+    const sw_act act = {.num = sw_kv_num(kind), .scope = SW_ACT_TENSOR};
     uint8_t *codes = malloc((size_t)n), *code_of = malloc(1 << 16);
+    sw_bf16 *value_of = malloc(2 << 16);
     void *d;
 
-    for (uint32_t bits = 0; bits < 1 << 16; bits++)
-        code_of[bits] = sw_e4m3_encode((float)wide((sw_bf16)bits));
+    for (uint32_t bits = 0; bits < 1 << 16; bits++) {
+        float value = (float)wide((sw_bf16)bits);
+
+        code_of[bits] = 0;
+        if (!(fabsf(value) < INFINITY)) continue;
+        sw_act_quantize(code_of + bits, NULL, &value, 1, 1, 1, &act, SCALE);
+        sw_act_round(&value, 1, &value, 1, 1, 1, &act, SCALE);
+        value_of[bits] = sw_bf16_encode(value);
+    }
     for (int64_t i = 0; i < n; i++) {
         codes[i] = code_of[host[i]];
-        host[i] = sw_bf16_encode(sw_nums[SW_NUM_E4M3].values[codes[i]]);
+        host[i] = value_of[host[i]];
     }
     d = device_copy(gpu, codes, n);
     free(codes);
     free(code_of);
+    free(value_of);
     return d;
 }
 
@@ -176,9 +199,11 @@ static double relative_error(const bench *b, const sw_bf16 *have)
     return sqrt(off / all);
 }
 
+static bool is_decode(const bench *b) { return b->a.scratch && !b->a.scratch_bytes; }
+
 static sw_code attend(const sw_attn_args *a, sw_err *err)
 {
-    return a->scratch ? sw_cuda_attention_decode(a, NULL, how, err)
+    return a->scratch && !a->scratch_bytes ? sw_cuda_attention_decode(a, NULL, how, err)
                       : sw_cuda_attention(a, NULL, how, err);
 }
 
@@ -188,7 +213,7 @@ static void call_once(void *args, int copy)
     MUST(attend(args, err));
 }
 
-static bench set_up(const shape *s, bool is_decode)
+static bench set_up(const shape *s, bool is_one_each)
 {
     const int64_t n_keys = s->first + s->seq_len, kv_width = (int64_t)s->kv_heads * s->dim;
     const bool is_one = s->first == 0; /* keys and values lie beside the queries */
@@ -211,10 +236,10 @@ static bench set_up(const shape *s, bool is_decode)
         b.a.k.d = random_rows(&b.k, s->n_seqs * n_keys, kv_width);
         b.a.v.d = random_rows(&b.v, s->n_seqs * n_keys + 1, kv_width) + 8;
         b.v += 8;
-        if (s->keeps_e4m3) {
-            b.a.k.d = keep_codes(b.k, s->n_seqs * n_keys * kv_width);
-            b.a.v.d = keep_codes(b.v, s->n_seqs * n_keys * kv_width);
-            b.a.kv = (sw_kv_form){true, 1.0f, 1.0f};
+        if (s->kind) {
+            b.a.k.d = keep_codes(b.k, s->n_seqs * n_keys * kv_width, s->kind);
+            b.a.v.d = keep_codes(b.v, s->n_seqs * n_keys * kv_width, s->kind);
+            b.a.kv = (sw_kv_form){s->kind, SCALE, SCALE};
         }
     }
     b.a.k_seq = b.a.v_seq = n_keys * stride;
@@ -222,10 +247,17 @@ static bench set_up(const shape *s, bool is_decode)
     b.a.first = device_copy(gpu, first, sizeof first);
     MUST(sw_device_take(&d, gpu, s->n_seqs * s->seq_len * s->heads * s->v_dim, 2, "bench", err));
     b.a.out = (sw_bf16_rows){d, (int64_t)s->heads * s->v_dim};
-    if (!is_decode) return b;
+    if (!is_one_each) return b;
     MUST(sw_device_take(&b.a.scratch, gpu, sw_cuda_decode_scratch_bytes(&b.a), 1, "bench", err));
     MUST(sw_device_fill(gpu, b.a.scratch, 0, sw_cuda_decode_scratch_bytes(&b.a), err));
     return b;
+}
+
+/* In which codes become BF16. */
+static void take_scratch(sw_attn_args *a)
+{
+    a->scratch_bytes = sw_attention_wide_bytes(a);
+    MUST(sw_device_take(&a->scratch, gpu, a->scratch_bytes, 1, "bench", err));
 }
 
 /* Keys that all queries of a head see. */
@@ -245,7 +277,7 @@ static bool print_one(const bench *b, const char *kernel, double copy_tbs)
     const int64_t n_out = s->n_seqs * s->seq_len * b->a.out.stride;
     const double flops = 2 * pairs_of(s) * s->heads * (s->dim + s->v_dim);
     const double n_bytes =
-        (s->keeps_e4m3 ? 1 : 2) * pairs_of(s) * s->kv_heads * (s->dim + s->v_dim);
+        (s->kind ? 1 : 2) * pairs_of(s) * s->kv_heads * (s->dim + s->v_dim);
     sw_bf16 *have = malloc(2 * (size_t)n_out);
     sw_attn_args args = b->a;
     double error, us, rate;
@@ -255,11 +287,11 @@ static bool print_one(const bench *b, const char *kernel, double copy_tbs)
     MUST(sw_device_download(gpu, have, b->a.out.d, 2 * n_out, err));
     error = relative_error(b, have);
     us = bench_calls_us((cudaStream_t)how.stream, call_once, &args, flops > 2e12 ? 5 : REPEATS);
-    rate = (b->a.scratch ? n_bytes : flops) / us / 1e6;
-    printf("%d,%d,%d,%d/%d,%d/%d,%d,%s%s,%.1f,%.2f,%.1f,%.1e\n", (int)s->n_seqs, (int)s->seq_len,
+    rate = (is_decode(b) ? n_bytes : flops) / us / 1e6;
+    printf("%d,%d,%d,%d/%d,%d/%d,%d,%s%s%s,%.1f,%.2f,%.1f,%.1e\n", (int)s->n_seqs, (int)s->seq_len,
            (int)s->first, s->heads, s->kv_heads, s->dim, s->v_dim, (int)s->window, kernel,
-           s->keeps_e4m3 ? "_e4m3" : "", us, rate,
-           100 * rate / (b->a.scratch ? copy_tbs : PEAK_TFLOPS), error);
+           s->kind ? "_" : "", s->kind ? kinds[s->kind] : "", us, rate,
+           100 * rate / (is_decode(b) ? copy_tbs : PEAK_TFLOPS), error);
     fflush(stdout);
     free(have);
     return error <= ERROR_MAX;
@@ -288,7 +320,7 @@ static double copy_rate(void)
 }
 
 /* Of a device opened for it alone, so that its memory is given back. */
-static bool run_shape(const shape *s, bool is_decode)
+static bool run_shape(const shape *s, bool is_one_each)
 {
     bool is_right = true;
     sw_err err = {0};
@@ -297,17 +329,23 @@ static bool run_shape(const shape *s, bool is_decode)
 
     if (sw_device_open(&gpu, 0, 0, &err) != SW_OK) return false;
     how = device_launch(gpu);
-    copy = is_decode ? copy_rate() : 0;
-    b = set_up(s, is_decode);
-    if (is_decode) is_right = print_one(&b, "decode", copy);
+    copy = is_one_each ? copy_rate() : 0;
+    b = set_up(s, is_one_each);
+    if (is_one_each) is_right = print_one(&b, "decode", copy);
     else is_right = print_one(&b, "any_device", 0);
     b.a.sm = sw_device_about(gpu)->arch;
-    if (!is_decode && sw_attention_wgmma_can_run(&b.a, NULL))
+    if (!is_one_each && sw_attention_wide_bytes(&b.a)) take_scratch(&b.a);
+    if (!is_one_each && sw_attention_wgmma_can_run(&b.a, NULL))
         is_right = print_one(&b, "wgmma", 0) && is_right;
     free(b.q);
     if (s->first) free(b.k), free(b.v - 8);
     sw_device_close(gpu);
     return is_right;
+}
+
+static bool is_asked_for(int argc, char **argv, const char *what, const shape *s)
+{
+    return (argc < 2 || !strcmp(argv[1], what)) && (argc < 3 || !strcmp(argv[2], kinds[s->kind]));
 }
 
 int main(int argc, char **argv)
@@ -318,10 +356,10 @@ int main(int argc, char **argv)
     if (missing) return missing;
     printf("sequences,queries,after,heads,dim,window,kernel,microseconds,rate,percent,error\n");
     for (size_t i = 0; i < sizeof prefills / sizeof *prefills; i++)
-        if (argc < 2 || !strcmp(argv[1], "prefill"))
+        if (is_asked_for(argc, argv, "prefill", &prefills[i]))
             is_right = run_shape(&prefills[i], false) && is_right;
     for (size_t i = 0; i < sizeof decodes / sizeof *decodes; i++)
-        if (argc < 2 || !strcmp(argv[1], "decode"))
+        if (is_asked_for(argc, argv, "decode", &decodes[i]))
             is_right = run_shape(&decodes[i], true) && is_right;
     return is_right ? 0 : 1;
 }

@@ -91,13 +91,13 @@ static char *random_codes(int64_t n, uint64_t seed)
     return d;
 }
 
-static void make_caches(chain_blocks *b, bool is_e4m3)
+static void make_caches(chain_blocks *b, sw_kv_kind kind)
 {
     const int64_t n = (int64_t)N_BLOCKS * CAPACITY * N_KV * DIM;
     float *values;
 
-    b->element_bytes = is_e4m3 ? 1 : 2;
-    if (is_e4m3) {
+    b->element_bytes = kind ? 1 : 2;
+    if (kind) {
         b->k_caches = random_codes(n, 11);
         b->v_caches = random_codes(n, 12);
         return;
@@ -108,9 +108,9 @@ static void make_caches(chain_blocks *b, bool is_e4m3)
     free(values);
 }
 
-static void make_attention(chain_blocks *b, sw_bf16 *qkv, sw_bf16 *out, bool is_e4m3)
+static void make_attention(chain_blocks *b, sw_bf16 *qkv, sw_bf16 *out, sw_kv_kind kind)
 {
-    const sw_kv_form kv = {is_e4m3, 3.0f, 3.0f};
+    const sw_kv_form kv = {kind, 3.0f, 3.0f};
     float cosines[CAPACITY * DIM / 2], sines[CAPACITY * DIM / 2];
     const int32_t first = POSITION;
 
@@ -119,7 +119,7 @@ static void make_attention(chain_blocks *b, sw_bf16 *qkv, sw_bf16 *out, bool is_
 
         cosines[i] = (float)cos(angle), sines[i] = (float)sin(angle);
     }
-    make_caches(b, is_e4m3);
+    make_caches(b, kind);
     b->attention = (sw_attn_args){.q = {qkv, QKV},
                                   .out = {out, N_Q * DIM},
                                   .k.stride = N_KV * DIM,
@@ -145,7 +145,7 @@ static void make_attention(chain_blocks *b, sw_bf16 *qkv, sw_bf16 *out, bool is_
     b->d_scratch = zeros_on_device(gpu, sw_cuda_decode_scratch_bytes(&b->attention));
 }
 
-static void make_blocks(chain_blocks *b, const fused_case *like, bool is_e4m3)
+static void make_blocks(chain_blocks *b, const fused_case *like, sw_kv_kind kind)
 {
     sw_bf16 *qkv = zeros_on_device(gpu, 2 * QKV), *out = zeros_on_device(gpu, 2 * HIDDEN);
     sw_bf16 *wide = zeros_on_device(gpu, 2 * WIDE);
@@ -164,7 +164,7 @@ static void make_blocks(chain_blocks *b, const fused_case *like, bool is_e4m3)
     b->qkv.y.d = qkv;
     b->o.rows.d = out;
     b->gate_up.y.d = b->down.rows.d = wide;
-    make_attention(b, qkv, out, is_e4m3);
+    make_attention(b, qkv, out, kind);
 }
 
 static sw_code enqueue_attention(const sw_attn_args *a, const sw_heads_args *heads, sw_err *err)
@@ -198,13 +198,13 @@ static void run_blocks(float *have, chain_blocks *b)
 }
 
 /* As kernels of their own have it, and the same bytes each time. */
-static void check_chain(const fused_case *like, bool is_e4m3)
+static void check_chain(const fused_case *like, sw_kv_kind kind)
 {
     static chain_blocks b;
     float want[HIDDEN], have[HIDDEN], again[HIDDEN];
     double error, broken;
 
-    make_blocks(&b, like, is_e4m3);
+    make_blocks(&b, like, kind);
     run_blocks(want, &b);
     chain = chain_on_device(gpu, &b.attention);
     run_blocks(have, &b);
@@ -229,9 +229,9 @@ static void test_blocks(void **state)
     (void)state;
     if (sw_device_about(gpu)->arch != 90) skip();
     for (size_t i = 0; i < (DEVICE_IS_EMULATED ? 1 : sizeof chained / sizeof *chained); i++)
-        check_chain(&chained[i], false);
+        check_chain(&chained[i], SW_KV_FLOATS);
     if (DEVICE_IS_EMULATED) print_message("int8 alone on an emulated device\n");
-    else check_chain(&chained[1], true);
+    else check_chain(&chained[1], SW_KV_E4M3);
 }
 
 /* One argument: the tests whose name it matches (* and ? as in a shell). */

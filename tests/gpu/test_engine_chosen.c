@@ -192,16 +192,17 @@ static void test_choice(void **state)
 typedef struct chosen_case {
     int64_t n_seqs, seq_len, capacity, n_heads, n_kv_heads, dim, v_dim, top_k;
     int32_t first[SEQS_MAX];
-    bool is_e4m3;
+    sw_kv_kind kind;
 } chosen_case;
 
 static const chosen_case chosen_cases[] = {
-    {1, 1, 5, 2, 2, 8, 8, 1, {0}, false},
-    {2, 30, 30, 3, 3, 32, 24, 11, {0, 0}, false},
-    {3, 5, 700, 4, 2, 192, 128, 300, {0, 290, 690}, false},
-    {1, 2, 600, 2, 1, 64, 256, 513, {590}, false},
-    {1, 2, 90, 1, 1, 512, 512, 40, {80}, false},
-    {2, 3, 400, 2, 2, 192, 128, 64, {10, 390}, true},
+    {1, 1, 5, 2, 2, 8, 8, 1, {0}, SW_KV_FLOATS},
+    {2, 30, 30, 3, 3, 32, 24, 11, {0, 0}, SW_KV_FLOATS},
+    {3, 5, 700, 4, 2, 192, 128, 300, {0, 290, 690}, SW_KV_FLOATS},
+    {1, 2, 600, 2, 1, 64, 256, 513, {590}, SW_KV_FLOATS},
+    {1, 2, 90, 1, 1, 512, 512, 40, {80}, SW_KV_FLOATS},
+    {2, 3, 400, 2, 2, 192, 128, 64, {10, 390}, SW_KV_E4M3},
+    {2, 3, 400, 2, 2, 192, 128, 64, {10, 390}, SW_KV_INT8},
 };
 #define N_CHOSEN ((int)(sizeof chosen_cases / sizeof *chosen_cases))
 
@@ -224,20 +225,10 @@ static int32_t *draw_chosen(const chosen_case *c)
 }
 
 /* Keys or values in a cache: as BF16, or as codes times a scale; `values` become what they are. */
-static void *make_cache(float *values, int64_t n, bool is_e4m3, float scale, uint64_t seed)
+static void *make_cache(float *values, int64_t n, sw_kv_kind kind, float scale, uint64_t seed)
 {
-    uint8_t *codes;
-    void *d;
-
-    if (!is_e4m3) return device_random_rows(gpu, values, n, 1, seed);
-    codes = malloc((size_t)n);
-    (void)device_random_rows(gpu, values, n, 1 / (double)scale, seed);
-    MUST(sw_float_encode_n(codes, SW_DTYPE_F8_E4M3, values, n, err));
-    MUST(sw_float_decode_n(values, codes, SW_DTYPE_F8_E4M3, n, err));
-    for (int64_t i = 0; i < n; i++) values[i] *= scale;
-    d = device_copy(gpu, codes, n);
-    free(codes);
-    return d;
+    (void)device_random_rows(gpu, values, n, 1, seed);
+    return device_cached(gpu, values, n, kind, scale);
 }
 
 static void attend_on_cpu(float *out, const chosen_case *c, const float *q, const float *k,
@@ -264,7 +255,7 @@ static void check_attention(const chosen_case *c)
 {
     const int64_t n = c->n_seqs * c->seq_len, n_keys = c->n_seqs * c->capacity * c->n_kv_heads;
     const int64_t n_q = n * c->n_heads * c->dim, n_out = n * c->n_heads * c->v_dim;
-    const sw_kv_form form = {c->is_e4m3, 0.0625f, 0.03125f};
+    const sw_kv_form form = {c->kind, 0.0625f, 0.03125f};
     float *q = malloc((size_t)n_q * 4), *k = malloc((size_t)(n_keys * c->dim) * 4);
     float *v = malloc((size_t)(n_keys * c->v_dim) * 4), *want = malloc((size_t)n_out * 4), *have;
     int32_t *chosen = draw_chosen(c);
@@ -276,16 +267,16 @@ static void check_attention(const chosen_case *c)
                       .v_head_dim = (int)c->v_dim, .scale = 0.3f};
     const sw_chosen_rows rows = {device_copy(gpu, chosen, n * c->top_k * 4), c->top_k};
 
-    a.k = (sw_bf16_rows){make_cache(k, n_keys * c->dim, c->is_e4m3, form.k_scale, 5),
+    a.k = (sw_bf16_rows){make_cache(k, n_keys * c->dim, c->kind, form.k_scale, 5),
                          c->n_kv_heads * c->dim};
-    a.v = (sw_bf16_rows){make_cache(v, n_keys * c->v_dim, c->is_e4m3, form.v_scale, 6),
+    a.v = (sw_bf16_rows){make_cache(v, n_keys * c->v_dim, c->kind, form.v_scale, 6),
                          c->n_kv_heads * c->v_dim};
     a.k_seq = c->capacity * a.k.stride;
     a.v_seq = c->capacity * a.v.stride;
     MUST(sw_cuda_chosen_attention(&a, rows, c->top_k, how, err));
     have = device_fetch(gpu, a.out.d, n_out);
     attend_on_cpu(want, c, q, k, v, chosen, (double)a.scale);
-    if (!(relative_l2(have, want, n_out) <= (c->is_e4m3 ? FAR_CODES : FAR)))
+    if (!(relative_l2(have, want, n_out) <= (c->kind ? FAR_CODES : FAR)))
         fail_msg("heads of %d and %d, %d keys: %.3g", (int)c->dim, (int)c->v_dim, (int)c->top_k,
                  relative_l2(have, want, n_out));
     free(q), free(k), free(v), free(want), free(have), free(chosen);

@@ -17,6 +17,7 @@
 
 #define SEQ_LEN 64
 #define STEPS 24
+#define CODES_LIMIT 8e-2 /* relative L2 of logits: a rounding by the device may change a code */
 #define CAP_STEP ((int64_t)1 << 20)
 #ifdef SW_CHECKED
 #define CAPS_ABOVE 1 /* steps with room for all blocks, to begin with */
@@ -135,14 +136,51 @@ static void test_quantized(void **state)
     quantized_lm_close(&q);
 }
 
+/* Coarse codes, so that their rounding is more than that of a device. */
+static void keep_codes(open_model *m, sw_kv_kind kind)
+{
+    for (int64_t l = 0; l < m->model.n_layers; l++)
+        m->lm.blocks[l].kv = kind == SW_KV_INT8 ? (sw_kv_form){kind, 0.5f, 0.125f}
+                                                     : (sw_kv_form){kind, 256.0f, 64.0f};
+}
+
+/* Keys and values of codes: those of the CPU's, which a cache of floats is far from. */
+static void test_codes(void **state)
+{
+    const sw_kv_kind kind = *(const sw_kv_kind *)*state;
+    float *floats, *codes;
+    uint32_t ids[SEQ_LEN];
+    double off, cost;
+    outcome have;
+    open_model m;
+
+    open_model_dir(&m, models[0]);
+    for (int i = 0; i < SEQ_LEN; i++) ids[i] = (uint32_t)((i * 37 + 11) % m.model.vocab);
+    floats = model_logits(&m, 2, ids, 1, SEQ_LEN);
+    keep_codes(&m, kind);
+    codes = model_logits(&m, 2, ids, 1, SEQ_LEN);
+    MUST(run_under(&have, &m, 0, err));
+    off = relative_l2(have.logits, codes, SEQ_LEN * m.model.vocab);
+    cost = relative_l2(have.logits, floats, SEQ_LEN * m.model.vocab);
+    print_message("codes: %.2e from the CPU's, %.2e from floats\n", off, cost);
+    if (!(off <= CODES_LIMIT && cost > 1.4 * off)) fail_msg("%g, %g", off, cost);
+    check_caps("codes", &m);
+    sw_mem_put(floats), sw_mem_put(codes);
+    outcome_free(&have);
+    open_model_close(&m);
+}
+
 /* One argument: the tests whose name it matches (* and ? as in a shell). */
 int main(int argc, char **argv)
 {
+    static sw_kv_kind kinds[] = {SW_KV_E4M3, SW_KV_INT8};
     const struct CMUnitTest tests[] = {
         {"tiny-llama", test_dense, NULL, NULL, (void *)(uintptr_t)models[0]},
         {"qwen3_moe", test_dense, NULL, NULL, (void *)(uintptr_t)models[1]},
         {"gemma2", test_dense, NULL, NULL, (void *)(uintptr_t)models[2]},
         {"W4A16", test_quantized, NULL, NULL, NULL},
+        {"e4m3 cache", test_codes, NULL, NULL, &kinds[0]},
+        {"int8 cache", test_codes, NULL, NULL, &kinds[1]},
     };
 
     const int missing = device_missing();

@@ -40,7 +40,8 @@ typedef struct attn_case {
 
 /* How one is run. */
 typedef struct attn_form {
-    bool is_decode, is_e4m3;
+    bool is_decode;
+    sw_kv_kind kind;
     int n_sms, sm;
 } attn_form;
 
@@ -81,6 +82,10 @@ static const attn_case prefills[] = {
     {4, 4, 160, 200, 2, 260, 5, 0, 0, false, false, 0, 11},
     {8, 8, 192, 128, 3, 400, 33, 0, 0, true, false, 0, 3},
     {4, 4, 192, 128, 2, 129, 127, 70, 0, false, false, 0, 200},
+    /* codes before what is seen are not widened */
+    {2, 1, 64, 64, 1, 20, 300, 60, 0, false, false, 0, 3},
+    {1, 1, 64, 64, 1, 20, 400, 0, 0, false, false, 100, 0},
+    {8, 2, 128, 128, 2, 300, 900, 100, 0, true, false, 0, 70},
 };
 static const attn_case decodes[] = {
     {8, 2, 128, 128, 3, 1, 299, 0, 0, false, false, 0, 0},
@@ -98,6 +103,9 @@ static const attn_case decodes[] = {
 };
 /* Multiprocessors that decode plans for: keys in parts, or few warps that have many of them. */
 static const int decode_sms[] = {132, 3, 1};
+
+static const char *const kind_notes[] = {
+    [SW_KV_FLOATS] = "", [SW_KV_E4M3] = " of E4M3", [SW_KV_INT8] = " of int8"};
 
 /* Of these there are others that are smaller. */
 static bool is_left_out(const attn_case *c)
@@ -147,19 +155,18 @@ static sw_code attend(const sw_attn_args *a, const float *d_slopes, bool is_deco
                      : sw_cuda_attention(a, d_slopes, how, err);
 }
 
-/* Codes of values / scale on the device; values become what they stand for. */
-static void *device_codes(float *values, int64_t n, float scale)
+/* Scratch of the kernel that `a` is for, of which nothing is there but what a decode wants. */
+static void take_scratch(sw_attn_args *a, bool is_decode)
 {
-    uint8_t *codes = malloc((size_t)n);
-    void *d;
+    const int64_t n_bytes =
+        is_decode ? sw_cuda_decode_scratch_bytes(a) : sw_attention_wide_bytes(a);
+    void *d = NULL;
 
-    for (int64_t i = 0; i < n; i++) values[i] /= scale;
-    MUST(sw_float_encode_n(codes, SW_DTYPE_F8_E4M3, values, n, err));
-    MUST(sw_float_decode_n(values, codes, SW_DTYPE_F8_E4M3, n, err));
-    for (int64_t i = 0; i < n; i++) values[i] *= scale;
-    d = device_copy(gpu, codes, n);
-    free(codes);
-    return d;
+    if (!n_bytes) return;
+    MUST(sw_device_take(&d, gpu, n_bytes, 1, "test", err));
+    MUST(sw_device_fill(gpu, d, is_decode ? 0 : 0xff, n_bytes, err));
+    a->scratch = d;
+    a->scratch_bytes = n_bytes;
 }
 
 /* What attention put out, [rows, width], into poisoned rows a little further apart. */
@@ -185,16 +192,16 @@ static void check_attention(const attn_case *c, attn_form form)
     const int64_t n_keys = c->first + c->seq_len, rows = c->n_seqs * c->seq_len;
     const int64_t n_q = rows * c->heads * c->dim, n_k = c->n_seqs * n_keys * c->kv_heads * c->dim;
     const int64_t n_v = c->n_seqs * n_keys * c->kv_heads * c->v_dim;
-    const int64_t n_out = rows * c->heads * c->v_dim, elem_bytes = form.is_e4m3 ? 1 : 2;
+    const int64_t n_out = rows * c->heads * c->v_dim, elem_bytes = form.kind ? 1 : 2;
     float *q = malloc(4 * (size_t)n_q), *k = malloc(4 * (size_t)n_k), *v = malloc(4 * (size_t)n_v);
     float sinks[64], slopes[64], *want, *have, *again, *d_slopes = NULL;
     int32_t first[8];
-    void *d_out = NULL, *d_scratch = NULL;
+    void *d_out = NULL;
     sw_attn_args a = {.n_seqs = c->n_seqs, .seq_len = c->seq_len, .capacity = n_keys + c->room,
                       .n_heads = c->heads, .n_kv_heads = c->kv_heads, .head_dim = c->dim,
                       .v_head_dim = c->v_dim, .window = c->window, .chunk = c->chunk,
                       .scale = (float)(1 / sqrt(c->dim)), .cap = (float)c->cap,
-                      .n_sms = form.n_sms, .sm = form.sm};
+                      .n_sms = form.n_sms, .sm = form.sm, .kv = {form.kind, 0.0625f, 0.03f}};
     double error;
 
     for (int h = 0; h < c->heads; h++) {
@@ -206,11 +213,8 @@ static void check_attention(const attn_case *c, attn_form form)
     a.q = (sw_bf16_rows){device_random_rows(gpu, q, n_q, 1.5, 1), c->heads * c->dim};
     a.k = (sw_bf16_rows){device_random_rows(gpu, k, n_k, 1.5, 2), c->kv_heads * c->dim};
     a.v = (sw_bf16_rows){device_random_rows(gpu, v, n_v, 1, 3), c->kv_heads * c->v_dim};
-    a.kv = (sw_kv_form){form.is_e4m3, 0.0625f, 0.03f};
-    if (form.is_e4m3) {
-        a.k.d = device_codes(k, n_k, a.kv.k_scale);
-        a.v.d = device_codes(v, n_v, a.kv.v_scale);
-    }
+    a.k.d = device_cached(gpu, k, n_k, form.kind, a.kv.k_scale);
+    a.v.d = device_cached(gpu, v, n_v, form.kind, a.kv.v_scale);
     a.k.d = device_in_room(a.k.d, c, a.k.stride * elem_bytes);
     a.v.d = device_in_room(a.v.d, c, a.v.stride * elem_bytes);
     a.k_seq = a.capacity * a.k.stride;
@@ -220,18 +224,14 @@ static void check_attention(const attn_case *c, attn_form form)
     a.out.stride = c->heads * c->v_dim + (form.is_decode ? 0 : 16);
     MUST(sw_device_take(&d_out, gpu, rows * a.out.stride, 2, "test", err));
     a.out.d = d_out;
-    if (form.is_decode) {
-        MUST(sw_device_take(&d_scratch, gpu, sw_cuda_decode_scratch_bytes(&a), 1, "test", err));
-        MUST(sw_device_fill(gpu, d_scratch, 0, sw_cuda_decode_scratch_bytes(&a), err));
-        a.scratch = d_scratch;
-    }
+    take_scratch(&a, form.is_decode);
     have = attended(&a, d_slopes, form.is_decode);
     again = attended(&a, d_slopes, form.is_decode);
     want = expect_attention(c, q, k, v, c->has_sinks ? sinks : NULL,
                             c->has_slopes ? slopes : NULL);
     error = relative_l2(have, want, n_out);
     print_message("%s%s%s %d/%d heads of %d, %d, %lld after %lld: %.2e\n",
-                  form.is_decode ? "decode" : "prefill", form.is_e4m3 ? " of codes" : "",
+                  form.is_decode ? "decode" : "prefill", kind_notes[form.kind],
                   !form.is_decode && sw_attention_wgmma_can_run(&a, d_slopes) ? " (wgmma)" : "",
                   c->heads, c->kv_heads, c->dim, c->v_dim, (long long)c->seq_len,
                   (long long)c->first, error);
@@ -249,8 +249,8 @@ static void test_prefill(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof prefills / sizeof *prefills; i++) {
         if (is_left_out(&prefills[i])) continue;
-        check_attention(&prefills[i], (attn_form){.is_e4m3 = true, .n_sms = 132});
-        check_attention(&prefills[i], (attn_form){.n_sms = 132});
+        for (int kind = SW_KV_FLOATS; kind <= SW_KV_INT8; kind++)
+            check_attention(&prefills[i], (attn_form){.kind = (sw_kv_kind)kind, .n_sms = 132});
     }
 }
 
@@ -267,8 +267,9 @@ static void test_prefill_here(void **state)
     }
     for (size_t i = 0; i < sizeof prefills / sizeof *prefills; i++) {
         if (is_left_out(&prefills[i])) continue;
-        check_attention(&prefills[i], (attn_form){.is_e4m3 = true, .n_sms = 132, .sm = sm});
-        check_attention(&prefills[i], (attn_form){.n_sms = 132, .sm = sm});
+        for (int kind = SW_KV_FLOATS; kind <= SW_KV_INT8; kind++)
+            check_attention(&prefills[i],
+                            (attn_form){.kind = (sw_kv_kind)kind, .n_sms = 132, .sm = sm});
         check_attention(&prefills[i], (attn_form){.n_sms = 5, .sm = sm});
     }
 }
@@ -276,26 +277,28 @@ static void test_prefill_here(void **state)
 static void test_decode(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < 2 * (sizeof decodes / sizeof *decodes); i++)
+    for (size_t i = 0; i < 3 * (sizeof decodes / sizeof *decodes); i++)
         for (size_t n = 0; n < sizeof decode_sms / sizeof *decode_sms; n++) {
-            if (is_left_out(&decodes[i / 2])) continue;
-            check_attention(&decodes[i / 2], (attn_form){.is_decode = true, .is_e4m3 = i % 2,
+            if (is_left_out(&decodes[i / 3])) continue;
+            check_attention(&decodes[i / 3], (attn_form){.is_decode = true,
+                                                         .kind = (sw_kv_kind)(i % 3),
                                                          .n_sms = decode_sms[n]});
         }
 }
 
 /* Keys and values into a cache at their positions, nothing turned: bit by bit, no other byte. */
-static void check_cache(bool is_e4m3, bool by_attention)
+static void check_cache(sw_kv_kind kind, bool by_attention)
 {
     enum { SEQS = 3, HEADS = 2, DIM = 72, V_DIM = 40, CAPACITY = 6, FIRST = 4 };
     enum { N_K = SEQS * HEADS * DIM, N_V = SEQS * HEADS * V_DIM };
-    const int64_t elem_bytes = is_e4m3 ? 1 : 2;
+    const int64_t elem_bytes = kind ? 1 : 2;
+    const sw_act codes = {.num = sw_kv_num(kind), .scope = SW_ACT_TENSOR};
     const int32_t first[SEQS] = {FIRST, FIRST, FIRST};
     float q[N_K], k[N_K], v[N_V];
     uint8_t want[2 * N_K], have[2 * CAPACITY * N_K];
     sw_heads_args a = {.n = SEQS, .seq_len = 1, .capacity = CAPACITY, .n_heads = HEADS,
                        .n_kv_heads = HEADS, .head_dim = DIM, .v_head_dim = V_DIM,
-                       .kv = {is_e4m3, 0.0078125f, 0.03f}};
+                       .kv = {kind, 0.0078125f, 0.03f}};
     sw_attn_args attn = {.n_seqs = SEQS, .seq_len = 1, .capacity = CAPACITY, .n_heads = HEADS,
                          .n_kv_heads = HEADS, .head_dim = DIM, .v_head_dim = V_DIM, .kv = a.kv,
                          .scale = 0.1f, .n_sms = 132};
@@ -320,11 +323,10 @@ static void check_cache(bool is_e4m3, bool by_attention)
     for (int is_v = 0; is_v < 2; is_v++) {
         const int64_t n = is_v ? N_V : N_K, seq_bytes = n / SEQS * elem_bytes;
         const float scale = is_v ? a.kv.v_scale : a.kv.k_scale;
-        float *values = is_v ? v : k;
+        const float *values = is_v ? v : k;
 
-        for (int64_t i = 0; is_e4m3 && i < n; i++)
-            values[i] = fminf(fmaxf(values[i] / scale, -448), 448);
-        MUST(sw_float_encode_n(want, is_e4m3 ? SW_DTYPE_F8_E4M3 : SW_DTYPE_BF16, values, n, err));
+        if (kind) sw_act_quantize(want, NULL, values, n, 1, n, &codes, scale);
+        else MUST(sw_float_encode_n(want, SW_DTYPE_BF16, values, n, err));
         MUST(sw_device_download(gpu, have, is_v ? a.v_cache : a.k_cache, CAPACITY * n * elem_bytes,
                                 err));
         for (int64_t s = 0; s < SEQS; s++)
@@ -342,7 +344,7 @@ static void check_cache(bool is_e4m3, bool by_attention)
 static void test_cache(void **state)
 {
     (void)state;
-    for (int i = 0; i < 4; i++) check_cache(i % 2, i / 2);
+    for (int i = 0; i < 6; i++) check_cache((sw_kv_kind)(i % 3), i / 3);
 }
 
 /* ---- tiles and rounding: bit by bit ---- */

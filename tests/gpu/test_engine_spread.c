@@ -243,27 +243,28 @@ static void test_scheme(void **state)
     quantized_lm_close(&q);
 }
 
-static void check_e4m3(const char *name, const char *dir)
+static void check_codes(const char *name, const char *dir, sw_kv_kind kind)
 {
     open_model m;
 
     open_model_dir(&m, dir);
     for (int64_t l = 0; l < m.model.n_layers; l++)
-        m.lm.blocks[l].kv = (sw_kv_form){true, 0.02f + 0.01f * (float)l, 0.03f};
+        m.lm.blocks[l].kv = (sw_kv_form){kind, 0.02f + 0.01f * (float)l, 0.03f};
     check_cuts(name, &m);
     open_model_close(&m);
 }
 
 /* Keys and values of eight bits, whose scales go with the layer; also those that layers share. */
-static void test_e4m3(void **state)
+static void test_codes(void **state)
 {
     scratch s;
 
     (void)state;
-    check_e4m3("tiny-llama, e4m3", "calib_data/tiny-llama");
+    check_codes("tiny-llama, e4m3", "calib_data/tiny-llama", SW_KV_E4M3);
+    check_codes("tiny-llama, int8", "calib_data/tiny-llama", SW_KV_INT8);
     scratch_open(&s);
     MUST(recipe_model_make(s.dir, "tests/golden/recipes/gemma4_text", "config.json", err));
-    check_e4m3("gemma4_text, e4m3", s.dir);
+    check_codes("gemma4_text, e4m3", s.dir, SW_KV_E4M3);
     scratch_close(&s);
 }
 
@@ -304,7 +305,7 @@ int main(int argc, char **argv)
         {"W8A8", test_scheme, NULL, NULL, (void *)(uintptr_t)"W8A8"},
         {"FP8_DYNAMIC", test_scheme, NULL, NULL, (void *)(uintptr_t)"FP8_DYNAMIC"},
         {"NVFP4A16", test_scheme, NULL, NULL, (void *)(uintptr_t)"NVFP4A16"},
-        cmocka_unit_test(test_e4m3),
+        cmocka_unit_test(test_codes),
         cmocka_unit_test(test_refusals),
     };
     const int missing = device_missing();

@@ -24,8 +24,8 @@ EMU_GEMM  := $(addprefix kernels/cuda/gemm/,tensor_map.cu $(addprefix weight_onl
 EMU_GEMM_GEN := $(addprefix $(BUILD)/gen/kernels/cuda/gemm/,$(addprefix weight_only/,w4a16_bf16.cu persistent/w4a16_persistent_bf16.cu) \
              $(foreach kind,int8 e4m3 int4_e4m3,$(addsuffix _$(kind).cu,$(addprefix quantized_input/,split_k/w8a8_split_k \
              two_ctas/w8a8_two_ctas persistent/w8a8_persistent))))
-EMU_REST  := $(addprefix kernels/cuda/,attention/attention_wgmma.cu $(addprefix experts/,routed_few.cu routed_many.cu routed_run.cu \
-             routed_sort.cu) decode/decode_chain.cu)
+EMU_REST  := $(addprefix kernels/cuda/,$(addprefix attention/attention_,wgmma.cu widen.cu) $(addprefix experts/routed_,few.cu many.cu run.cu \
+             sort.cu) decode/decode_chain.cu)
 EMU_REST_GEN := $(foreach kind,int8 e4m3 int4_e4m3,$(BUILD)/gen/kernels/cuda/experts/routed_bytes_$(kind).cu)
 EMU_HOPPER := test_gemm test_gemm_blocks test_engine_ops test_routed test_chain
 

@@ -27,9 +27,22 @@ const char *sw_name_of_target(int i)
 
 const char *sw_kv_cache_name(int i)
 {
-    static const char *const names[] = {"bf16", "fp8", NULL};
+    static const char *const names[] = {
+        [SW_KV_FLOATS] = "bf16", [SW_KV_E4M3] = "fp8", [SW_KV_INT8] = "int8", NULL};
 
     return names[i];
 }
 
-bool sw_kv_cache_is_fp8(const char *name) { return name && !strcmp(name, "fp8"); }
+sw_kv_kind sw_kv_kind_of(const char *name)
+{
+    for (int i = SW_KV_FLOATS + 1; name && sw_kv_cache_name(i); i++)
+        if (!strcmp(name, sw_kv_cache_name(i))) return (sw_kv_kind)i;
+    return SW_KV_FLOATS;
+}
+
+const char *sw_kv_cache_of_num(const sw_num *num)
+{
+    for (int i = SW_KV_FLOATS + 1; sw_kv_cache_name(i); i++)
+        if (num == sw_kv_num((sw_kv_kind)i)) return sw_kv_cache_name(i);
+    return sw_kv_cache_name(SW_KV_FLOATS);
+}

@@ -49,8 +49,7 @@ static sw_code plain_ignores(sw_qconfig *config, sw_convert_job *job, sw_err *er
     return SW_OK;
 }
 
-/* true when the source holds scales for a cache in e4m3 of every layer that
- * has one. */
+/* true when the source holds scales for a cache of codes of every layer that has one. */
 static bool has_kv_scales(const sw_checkpoint *source)
 {
     char path[256], name[300];
@@ -64,6 +63,15 @@ static bool has_kv_scales(const sw_checkpoint *source)
         }
     }
     return source->model.n_layers > 0;
+}
+
+/* For codes of which a target says that there are scales; NULL: there are none, or it cannot. */
+static const sw_num *kv_num_of(const sw_checkpoint *source, const sw_dialect *target)
+{
+    const sw_num *num = source->qconfig.kv_num ? source->qconfig.kv_num : &sw_nums[SW_NUM_E4M3];
+
+    if (!target->holds_kv_scales || !has_kv_scales(source)) return NULL;
+    return target->names_kv_codes || num == &sw_nums[SW_NUM_E4M3] ? num : NULL;
 }
 
 /* What writes: the checkpoint, and the tiles beside it where they are wanted. */
@@ -88,7 +96,7 @@ static sw_code open_outputs(outputs *out, sw_convert_job *job, sw_err *err)
         config.desc_act = config.desc_act || l->to.is_scattered;
     }
     if (job->n_linears) config.spec = job->linears[0].to;
-    config.has_kv_scales = o->target->holds_kv_scales && has_kv_scales(&job->source);
+    config.kv_num = kv_num_of(&job->source, o->target);
     rc = sw_ckpt_writer_new(&out->writer, &job->source, o->out_dir, o->may_replace, o->target,
                             &config, linears, job->n_linears, o->shard_bytes, err);
     if (rc != SW_OK || !o->with_sidecar) return rc;

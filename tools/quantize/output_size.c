@@ -70,7 +70,7 @@ static sw_code add_layer(sw_quantize_report *report, const sw_quantize_job *j, i
     }
     sw_mem_put(refs);
     if (rc == SW_OK && j->settings.quant.algo->transform) rc = add_transforms(report, err);
-    if (rc == SW_OK && j->settings.quant.has_kv_scales)
+    if (rc == SW_OK && j->settings.quant.kv_num)
         rc = sw_quantize_report_kv(report, layer, -1.23456789e-30F, -1.23456789e-30F, err);
     return rc;
 }

@@ -50,7 +50,7 @@ static void settings_of(sw_quantize_settings *s, const quantize_options *o)
     q->order = (sw_order)index_of(sw_name_of_order, o->act_order);
     q->sequential = (sw_sequential)index_of(sw_name_of_sequential, o->sequential);
     q->experts = (sw_experts)index_of(sw_name_of_experts, o->experts);
-    q->has_kv_scales = o->kv_cache && !strcmp(o->kv_cache, "fp8");
+    q->kv_num = sw_kv_num(sw_kv_kind_of(o->kv_cache));
     q->damp = o->damp;
     q->n_threads = (int)o->common.threads;
     s->scheme = o->scheme;
@@ -186,7 +186,7 @@ sw_qconfig sw_quantize_job_config(const sw_quantize_job *j)
 {
     return (sw_qconfig){.spec = j->settings.quant.spec, .ignore = j->selection.ignored,
                         .n_ignore = j->selection.n_ignored, .damp = j->settings.quant.damp,
-                        .has_kv_scales = j->settings.quant.has_kv_scales, .decodes_rest = true};
+                        .kv_num = j->settings.quant.kv_num, .decodes_rest = true};
 }
 
 /* All files of the output, at most, with the selection as it is now. */
@@ -247,7 +247,7 @@ bool sw_quantize_job_needs_data(const sw_quantize_job *j)
 {
     const sw_quant_options *q = &j->settings.quant;
 
-    return q->algo->needs_statistics || q->has_kv_scales || scheme_with_ranges(j);
+    return q->algo->needs_statistics || q->kv_num || scheme_with_ranges(j);
 }
 
 /* Who asks for calibration, as an error names it. */
@@ -262,7 +262,7 @@ static sw_code check_data(const job *j, sw_err *err)
     if (q->algo->needs_statistics)
         return SW_FAIL(err, SW_E_USAGE, "method %s needs calibration text: --calib FILE",
                        q->algo->name);
-    if (q->has_kv_scales)
+    if (q->kv_num)
         return SW_FAIL(err, SW_E_USAGE, "--kv-cache needs the range of keys and values: give "
                        "calibration text, --calib FILE");
     if (sw_quantize_job_needs_data(j))
@@ -281,9 +281,14 @@ static int n_ranks_of(const job *j)
 
 static sw_code check_kv(const job *j, sw_err *err)
 {
-    if (!j->settings.quant.has_kv_scales || j->dialect->holds_kv_scales) return SW_OK;
-    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s cannot store the scales of a quantized KV cache; "
-                   "use --format compressed-tensors or fp8", j->dialect->name);
+    const sw_num *num = j->settings.quant.kv_num;
+    const bool is_e4m3 = num == &sw_nums[SW_NUM_E4M3];
+
+    if (!num || (j->dialect->holds_kv_scales && (is_e4m3 || j->dialect->names_kv_codes)))
+        return SW_OK;
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s cannot store the scales of a KV cache in %s; "
+                   "use --format compressed-tensors%s", j->dialect->name, num->name,
+                   is_e4m3 ? " or fp8" : "");
 }
 
 /* Scales that no layer has would be left out without a word. */
@@ -292,7 +297,7 @@ static sw_code check_cache(const job *j, sw_err *err)
     const sw_model *m = &j->source.model;
     char path[256];
 
-    if (!j->settings.quant.has_kv_scales) return SW_OK;
+    if (!j->settings.quant.kv_num) return SW_OK;
     for (int64_t l = 0; l < m->n_layers; l++)
         if (sw_model_attention_path(path, m, l)) return SW_OK;
     return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: no layer caches keys and values apart from each "

@@ -34,7 +34,7 @@ const char *sw_name_of_sequential(int i)
 
 const char *sw_name_of_kv(int i)
 {
-    static const char *const names[] = {"none", "fp8", NULL};
+    static const char *const names[] = {"none", "fp8", "int8", NULL};
     return names[i];
 }
 

@@ -7,6 +7,7 @@
 #include "formats/io/file.h"
 #include "formats/io/file_content.h"
 #include "formats/num/pow2.h"
+#include "tools/cli/names.h"
 #include "tools/quantize/needs.h"
 #include "tools/terminal/next_steps.h"
 
@@ -34,7 +35,7 @@ static bool add_settings(cJSON *root, const sw_quantize_settings *s)
         ok = cJSON_AddBoolToObject(o, "positive_scales", true) != NULL;
     if (ok && q->spec.pow2_rule)
         ok = add_text(o, "mx_scale", sw_pow2_rule_name(q->spec.pow2_rule));
-    if (ok && q->has_kv_scales) ok = add_text(o, "kv_cache", "fp8");
+    if (ok && q->kv_num) ok = add_text(o, "kv_cache", sw_kv_cache_of_num(q->kv_num));
     if (ok && s->target_bits > 0) ok = add_number(o, "target_bits", s->target_bits);
     if (ok && s->target_bytes) ok = add_number(o, "target_size", (double)s->target_bytes);
     if (ok && s->has_chosen_outliers) ok = add_text(o, "outliers", "auto");

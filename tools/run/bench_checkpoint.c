@@ -51,7 +51,7 @@ sw_code sw_bench_checkpoint_run(sw_run *run, const sw_bench_checkpoint *b, sw_er
 {
     const sw_cmd_common *common = run->options;
     sw_speed_job job = {.dir = b->checkpoint, .original_dir = b->against, .request = &b->request,
-                        .keeps_e4m3 = b->keeps_e4m3, .n_threads = (int)common->threads,
+                        .kv_kind = b->kv_kind, .n_threads = (int)common->threads,
                         .progress = &run->term->progress};
     sw_report report = {.checkpoint_dir = b->checkpoint, .original_dir = b->against};
     sw_code rc;

@@ -2,6 +2,7 @@
 #ifndef SW_TOOLS_RUN_BENCH_CHECKPOINT_H
 #define SW_TOOLS_RUN_BENCH_CHECKPOINT_H
 
+#include "kernels/engine/kv_form.h"
 #include "tools/cli/cmd.h"
 #include "verify/base/speed_report.h"
 
@@ -9,7 +10,7 @@ typedef struct sw_bench_checkpoint {
     const char *checkpoint, *against, *device;
     uint64_t device_bytes;
     sw_speed_request request;
-    bool keeps_e4m3;
+    sw_kv_kind kv_kind;
     double min_speedup, min_tokens_s; /* below 0: no gate */
 } sw_bench_checkpoint;
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "tools/cli/names.h"
 #include "tools/device/device_opt.h"
 #include "tools/terminal/table.h"
 #include "tools/terminal/terminal.h"
@@ -25,6 +26,14 @@ static bool decode_row(const void *self, int64_t i, sw_cells out)
     return true;
 }
 
+static const char *cache_note(sw_kv_kind kind)
+{
+    static const char *const notes[] = {
+        [SW_KV_FLOATS] = "", [SW_KV_E4M3] = ", FP8 cache", [SW_KV_INT8] = ", int8 cache"};
+
+    return notes[kind];
+}
+
 static void print_table(const sw_bench_decode *b, const sw_decode_report *r)
 {
     const int columns = sw_terminal_columns(STDOUT_FILENO);
@@ -36,7 +45,7 @@ static void print_table(const sw_bench_decode *b, const sw_decode_report *r)
 
     sw_line_print(stdout, NULL, columns, "%s, %s-shaped model of random weights, %" PRId64
                   " tokens before%s, steps in a graph", r->device, b->shape, b->context,
-                  b->keeps_e4m3 ? ", FP8 cache" : "");
+                  cache_note(b->kv_kind));
     sw_line_print(stdout, NULL, columns, "copies at %.0f GB/s; bound: weights, keys and values "
                   "once a step at that rate", r->copy_gb_s);
     (void)putchar('\n');
@@ -80,7 +89,7 @@ static sw_code print_json(sw_run *run, const sw_bench_decode *b, const sw_decode
     if (rc != SW_OK) return rc;
     ok = cJSON_AddStringToObject(object, "device", r->device) &&
          cJSON_AddStringToObject(object, "shape", b->shape) &&
-         cJSON_AddStringToObject(object, "kv_cache", b->keeps_e4m3 ? "fp8" : "bf16") &&
+         cJSON_AddStringToObject(object, "kv_cache", sw_kv_cache_name(b->kv_kind)) &&
          cJSON_AddNumberToObject(object, "group_size", (double)b->group_elems) &&
          cJSON_AddNumberToObject(object, "context", (double)b->context) &&
          cJSON_AddNumberToObject(object, "steps", (double)b->steps) &&
@@ -100,7 +109,7 @@ sw_code sw_bench_decode_run(sw_run *run, const sw_bench_decode *b, sw_err *err)
                            .group_elems = b->group_elems, .batches = b->batches,
                            .n_batches = b->n_batches, .context = b->context, .steps = b->steps,
                            .rounds = b->rounds, .n_threads = (int)common->threads,
-                           .keeps_e4m3 = b->keeps_e4m3,
+                           .kv_kind = b->kv_kind,
                            .progress = &run->term->progress};
     sw_decode_report report = {.n_rows = 0};
     sw_code rc = sw_device_option_open(&o.gpu, b->device, b->device_bytes, err);

@@ -2,6 +2,7 @@
 #ifndef SW_TOOLS_RUN_BENCH_DECODE_H
 #define SW_TOOLS_RUN_BENCH_DECODE_H
 
+#include "kernels/engine/kv_form.h"
 #include "tools/cli/cmd.h"
 
 typedef struct sw_bench_decode {
@@ -10,7 +11,8 @@ typedef struct sw_bench_decode {
     int64_t group_elems, context, steps;
     const int64_t *batches;
     int n_batches, rounds;
-    bool is_csv, keeps_e4m3;
+    bool is_csv;
+    sw_kv_kind kv_kind;
 } sw_bench_decode;
 
 /* SW_E_USAGE: the CPU, an unknown shape; otherwise as sw_decode_speed_run. */

@@ -216,7 +216,7 @@ static sw_code bench_decode(sw_run *run, const bench_options *o, const int64_t *
                                .group_elems = o->group_size, .context = o->context,
                                .steps = o->steps, .batches = batches, .n_batches = n_batches,
                                .rounds = (int)o->rounds, .is_csv = o->csv != 0,
-                               .keeps_e4m3 = sw_kv_cache_is_fp8(o->kv_cache)};
+                               .kv_kind = sw_kv_kind_of(o->kv_cache)};
 
     return sw_bench_decode_run(run, &b, err);
 }
@@ -227,7 +227,7 @@ static sw_code bench_checkpoint(sw_run *run, const bench_options *o, sw_err *err
                              .device = o->device, .device_bytes = o->device_bytes,
                              .request = {.prompt = o->prompt, .n_steps = o->steps,
                                          .n_rounds = (int)o->rounds},
-                             .keeps_e4m3 = sw_kv_cache_is_fp8(o->kv_cache),
+                             .kv_kind = sw_kv_kind_of(o->kv_cache),
                              .min_speedup = o->min_speedup, .min_tokens_s = o->min_tokens_s};
     sw_code rc = sw_int_list(b.request.batches, &b.request.n_batches, SW_SPEED_BATCHES_MAX,
                              o->batches, "--batch", err);

@@ -182,7 +182,7 @@ static sw_code load(job *j, sw_err *err)
         return SW_FAIL(err, SW_E_USAGE, "--n-tokens %lld leaves no room after a prompt of %lld",
                        (long long)j->o->n_tokens, (long long)j->prompt.n);
     how.keeps_marlin = j->gpus.n > 0;
-    how.keeps_e4m3 = sw_kv_cache_is_fp8(j->o->kv_cache);
+    how.kv_kind = sw_kv_kind_of(j->o->kv_cache);
     if ((rc = sw_lm_open(&j->lm, &j->ckpt, &how, err)) != SW_OK) return rc;
     return make_engine(j, err);
 }

@@ -130,7 +130,7 @@ static sw_verify_options settings_of(const verify_options *o, const sw_run *run)
     v.window = o->window;
     v.max_windows = o->max_windows;
     v.with_bos = o->with_bos != 0;
-    v.keeps_e4m3 = sw_kv_cache_is_fp8(o->kv_cache);
+    v.kv_kind = sw_kv_kind_of(o->kv_cache);
     v.gap_windows = o->no_gap ? -1 : o->gap_windows;
     v.bootstrap.seed = (uint64_t)o->seed;
     for (int g = 0; g < SW_GATE_COUNT; g++) {

@@ -20,7 +20,7 @@ typedef struct sw_verify_options {
     int64_t window;                /* tokens; 0: min(2048, max positions) */
     int64_t max_windows;           /* 0: all */
     bool with_bos;                 /* each window begins with BOS */
-    bool keeps_e4m3;               /* the checkpoint, not the original, caches in eight bits */
+    sw_kv_kind kv_kind;            /* of the checkpoint; the original keeps floats */
     int64_t gap_windows;           /* for the kernel gap; 0: the default of 4, below 0: none */
     sw_bootstrap bootstrap;        /* zeroes: seed 0, 1000 resamples, 95 % */
     bool has_gate[SW_GATE_COUNT];  /* --max-kl, ...: sw_gate_id */

@@ -12,7 +12,7 @@
 typedef enum sw_load_effect {
     SW_LOAD_REFUSED, /* the engine stops with an error */
     SW_LOAD_MISREAD, /* it runs with wrong values */
-    SW_LOAD_LIMITED, /* it runs, but slower, or not on several GPUs */
+    SW_LOAD_LIMITED, /* it runs, but slower, less exactly, or not on several GPUs */
     SW_LOAD_EFFECT_COUNT
 } sw_load_effect;
 

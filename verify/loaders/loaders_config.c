@@ -75,6 +75,12 @@ sw_code sw_load_ignore_substring(sw_load_ctx *ctx)
     return rc;
 }
 
+sw_code sw_load_kv_int8(sw_load_ctx *ctx)
+{
+    if (ctx->ckpt->qconfig.kv_num != &sw_nums[SW_NUM_INT8]) return SW_OK;
+    return sw_load_found(ctx, "kv_cache_scheme", "type int");
+}
+
 /* Where a head stays in floats unless the config says otherwise. */
 static bool is_left_anyway(const sw_load_ctx *ctx, const sw_load_linear *l)
 {

@@ -42,10 +42,10 @@ sw_code sw_speed_request_check(const sw_speed_request *q, sw_err *err)
 }
 
 /* As it is stored; scattered groups, which tiles cannot hold, as floats. */
-static sw_code open_model(model *m, const sw_speed_job *job, const char *dir, bool keeps_e4m3,
+static sw_code open_model(model *m, const sw_speed_job *job, const char *dir, sw_kv_kind kv_kind,
                           sw_err *err)
 {
-    sw_lm_options options = {.n_threads = job->n_threads, .keeps_e4m3 = keeps_e4m3};
+    sw_lm_options options = {.n_threads = job->n_threads, .kv_kind = kv_kind};
     sw_err why = {0};
     sw_code rc = sw_checkpoint_open_codes(&m->checkpoint, dir, err);
 
@@ -190,7 +190,7 @@ sw_code sw_checkpoint_speed(sw_report_speed *out, sw_arena *arena, const sw_spee
     sw_code rc = sw_speed_request_check(job->request, err);
 
     if (rc != SW_OK || (rc = SW_MEM_GET(&models, 2, "models", err)) != SW_OK) return rc;
-    if ((rc = open_model(&models[0], job, job->dir, job->keeps_e4m3, err)) == SW_OK && n > 1)
+    if ((rc = open_model(&models[0], job, job->dir, job->kv_kind, err)) == SW_OK && n > 1)
         rc = open_model(&models[1], job, job->original_dir, false, err);
     if (rc == SW_OK && n > 1 &&
         !is_same_shape(&models[0].checkpoint.model, &models[1].checkpoint.model))

@@ -33,13 +33,14 @@ sw_code sw_speed_try(sw_report_speed *out, sw_arena *arena, sw_speed_trial *tria
                      sw_err *err) SW_MUST_USE;
 
 /* The checkpoint at `dir` against the one at `original_dir` (NULL: alone), both as they are stored,
- * on `gpu` or (NULL) on the CPU. keeps_e4m3: the checkpoint's cache in eight bits. SW_E_USAGE: more
- * rounds, batches or tokens than there can be. Others as sw_checkpoint_open_codes and sw_lm_open.
+ * on `gpu` or (NULL) on the CPU. kv_kind: of the checkpoint; the original keeps floats. SW_E_USAGE:
+ * more rounds, batches or tokens than there can be. Others as sw_checkpoint_open_codes and
+ * sw_lm_open.
  * `out` is set on success only, and lies in the arena. */
 typedef struct sw_speed_job {
     const char *dir, *original_dir;
     const sw_speed_request *request;
-    bool keeps_e4m3;
+    sw_kv_kind kv_kind;
     sw_device *gpu;
     int n_threads;
     const sw_progress *progress;

@@ -183,7 +183,7 @@ sw_code sw_made_up_new(sw_made_up *m, const sw_decode_options *o, int store, sw_
         sw_block *b = &m->lm.blocks[l];
 
         b->layer = l;
-        b->kv = (sw_kv_form){o->keeps_e4m3, 1.0f, 1.0f};
+        b->kv = (sw_kv_form){o->kv_kind, 1.0f, 1.0f};
         for (int i = 0; i < 3 && m->model.n_experts && rc == SW_OK; i++)
             rc = SW_ARENA_TAKE(&b->experts[i], &m->arena, m->model.n_experts, err);
         if (rc == SW_OK) rc = take_linears(b, m, &like, store, err);

@@ -101,7 +101,7 @@ static sw_code measure(sw_decode_row *row, sw_device_engine *e, sw_device_lm *lm
         goto done;
     row->weight_bytes = bytes_of_weights(e, m, batch);
     row->step_bytes =
-        row->weight_bytes + batch * kv_elems(&m->model, held) * (o->keeps_e4m3 ? 1 : 2);
+        row->weight_bytes + batch * kv_elems(&m->model, held) * (o->kv_kind ? 1 : 2);
     row->tokens_s = 1e6 * (double)batch / row->step_us;
 done:
     sw_device_session_free(s);

@@ -11,6 +11,7 @@
 #include "formats/base/mem.h"
 #include "formats/base/progress.h"
 #include "kernels/device.h"
+#include "kernels/engine/kv_form.h"
 
 #define SW_DECODE_BATCHES_MAX 16
 
@@ -21,7 +22,7 @@ typedef struct sw_decode_options {
     int64_t group_elems;     /* of quantized weights */
     const int64_t *batches;  /* sequences side by side */
     int n_batches;
-    bool keeps_e4m3;         /* keys and values in eight bits */
+    sw_kv_kind kv_kind;      /* codes have scales of 1 */
     int64_t context, steps;  /* tokens each holds before, and that are then decoded */
     int rounds;
     int n_threads;

@@ -153,6 +153,6 @@ sw_code sw_speed_runner_on_device(sw_speed_runner *out, sw_device *gpu, const sw
                        .linear = linear, .linear_end = linear_end, .kernel = kernel,
                        .close = close_runner, .n_streamed = counts.n_streamed_blocks,
                        .weight_bytes = bytes_of_weights(r),
-                       .kv_elem_bytes = lm->blocks[0].kv.is_e4m3 ? 1 : 2};
+                       .kv_elem_bytes = lm->blocks[0].kv.kind ? 1 : 2};
     return SW_OK;
 }

@@ -1,4 +1,4 @@
-/* writer_kv.c - scales of a cache in e4m3, written beside the linears: "<attention>.k_scale" and
+/* writer_kv.c - scales of a cache of codes, written beside the linears: "<attention>.k_scale" and
  * "<attention>.v_scale", F32 [1] each, for every layer that has attention. */
 #include <string.h>
 
@@ -25,10 +25,14 @@ sw_code sw_writer_declare_kv(sw_ckpt_writer *w, sw_err *err)
     char name[SW_PART_NAME_BYTES];
     sw_code rc = SW_OK;
 
-    if (!w->qconfig.has_kv_scales) return SW_OK;
+    if (!w->qconfig.kv_num) return SW_OK;
     if (!w->dialect->holds_kv_scales)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: has no place for the scales of a quantized "
                        "cache; use --format compressed-tensors or fp8", w->dialect->name);
+    if (w->qconfig.kv_num != &sw_nums[SW_NUM_E4M3] && !w->dialect->names_kv_codes)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: scales of a cache are for e4m3, which its "
+                       "config does not say; for %s use --format compressed-tensors",
+                       w->dialect->name, w->qconfig.kv_num->name);
     for (int64_t i = 0; i < 2 * w->source->model.n_layers && rc == SW_OK; i++)
         if (sw_model_has_attention(&w->source->model, i / 2) &&
             (rc = kv_name(name, w, i / 2, (int)(i % 2), err)) == SW_OK &&

@@ -17,7 +17,8 @@ struct aw_args {
     const int32_t *first;   /* [n_seqs] or NULL: 0 */
     int seq_len, n_kv_heads, heads_per_kv;
     int window, chunk;      /* 0: none */
-    float factor;           /* of scores, so that powers of two are meant */
+    float factor;           /* of scores, so that powers of two are meant, */
+    float out_factor;       /* and of results */
     int n_blocks, n_groups; /* of queries; of keys: sequences times their heads */
     int section;            /* groups */
 };

@@ -2,8 +2,9 @@
 #include "kernels/cuda/attention/attention_wgmma.h"
 
 #include "kernels/cuda/attention/attention_wgmma.cuh"
+#include "kernels/cuda/attention/attention_widen.h"
 #include "kernels/cuda/gemm/tensor_map.cuh"
-#include "kernels/cuda/ops/engine_launch.cuh"
+#include "kernels/cuda/ops/engine_heads.cuh"
 #include "kernels/cuda/runtime/cuda_check.h"
 
 #define LOG2_E 1.4426950408889634f
@@ -21,13 +22,34 @@ static bool is_aligned(const sw_bf16_rows *rows)
     return (uintptr_t)rows->d % 16 == 0 && rows->stride % 8 == 0;
 }
 
+/* Has it such heads? */
+static bool has_heads(const sw_attn_args *a)
+{
+    return a->sm == 90 && a->n_sms > 0 && !(a->cap > 0) && a->head_dim <= 256 &&
+           a->v_head_dim <= 256 && a->head_dim % 8 == 0 && a->v_head_dim % 8 == 0;
+}
+
+extern "C" int64_t sw_attention_wide_bytes(const sw_attn_args *a)
+{
+    return a->kv.kind && has_heads(a) ? sw_attention_widened_bytes(a) : 0;
+}
+
+/* Codes that can be widened: a warp loads eight a lane. */
+static bool can_widen(const sw_attn_args *a)
+{
+    return a->scratch && a->scratch_bytes >= sw_attention_widened_bytes(a) &&
+           ((uintptr_t)a->k.d | (uintptr_t)a->v.d | (uintptr_t)a->k.stride |
+            (uintptr_t)a->v.stride) % 8 == 0;
+}
+
 extern "C" bool sw_attention_wgmma_can_run(const sw_attn_args *a, const float *slopes)
 {
-    return a->sm == 90 && a->n_sms > 0 && !slopes && !a->kv.is_e4m3 && !(a->cap > 0) &&
-           a->scale > 0 && a->head_dim <= 256 && a->v_head_dim <= 256 && a->head_dim % 8 == 0 &&
-           a->v_head_dim % 8 == 0 && is_aligned(&a->q) && is_aligned(&a->k) &&
-           is_aligned(&a->v) && is_aligned(&a->out) && n_rows(&a->k, a->k_seq) >= a->seq_len &&
-           n_rows(&a->v, a->v_seq) >= a->seq_len && a->seq_len <= INT32_MAX - 256;
+    if (!has_heads(a) || slopes || !(a->scale > 0) || a->seq_len > INT32_MAX - 256 ||
+        !is_aligned(&a->q) || !is_aligned(&a->out))
+        return false;
+    if (a->kv.kind) return can_widen(a);
+    return is_aligned(&a->k) && is_aligned(&a->v) && n_rows(&a->k, a->k_seq) >= a->seq_len &&
+           n_rows(&a->v, a->v_seq) >= a->seq_len;
 }
 
 static sw_code make_maps(aw_maps *maps, const sw_attn_args *a, int rows, int keys, sw_err *err)
@@ -65,6 +87,7 @@ static aw_args plan(const sw_attn_args *a, int rows)
     p.window = a->window > INT32_MAX ? 0 : (int)a->window;
     p.chunk = a->chunk;
     p.factor = a->scale * LOG2_E;
+    p.out_factor = a->kv.v_scale;
     p.n_blocks = (int)sw_blocks(a->seq_len, rows);
     p.n_groups = (int)n_groups;
     p.section = (int)(section < 1 ? 1 : section < n_groups ? section : n_groups);
@@ -98,9 +121,13 @@ extern "C" sw_code sw_cuda_attention(const sw_attn_args *a, const float *slopes,
 {
     if (!sw_attention_wgmma_can_run(a, slopes)) return sw_cuda_attention_mma(a, slopes, how, err);
     const int dim = a->head_dim > a->v_head_dim ? a->head_dim : a->v_head_dim;
+    sw_attn_args wide = sw_settle_scales(a);
+    sw_code rc = a->kv.kind ? sw_attention_widen(&wide, how, err) : SW_OK;
 
-    if (dim <= 64) return run<aw_cut<64, 64, 128, 3, 4>>(a, how, err);
-    if (dim <= 128) return run<aw_cut<128, 128, 128, 2, 2>>(a, how, err);
-    if (dim <= 192 && a->v_head_dim <= 128) return run<aw_cut<192, 128, 128, 2, 2>>(a, how, err);
-    return run<aw_cut<256, 256, 80, 2, 2>>(a, how, err);
+    if (rc != SW_OK) return rc;
+    if (dim <= 64) return run<aw_cut<64, 64, 128, 3, 4>>(&wide, how, err);
+    if (dim <= 128) return run<aw_cut<128, 128, 128, 2, 2>>(&wide, how, err);
+    if (dim <= 192 && a->v_head_dim <= 128)
+        return run<aw_cut<192, 128, 128, 2, 2>>(&wide, how, err);
+    return run<aw_cut<256, 256, 80, 2, 2>>(&wide, how, err);
 }

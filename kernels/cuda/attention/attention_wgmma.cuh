@@ -409,11 +409,11 @@ __device__ __forceinline__ void aw_last_values(aw_rows<P> &r, const aw_unit &u, 
     c.release_v();
 }
 
-/* Rounded, to shared memory as the copy engine takes it. Where that is where the queries were, the
- * next ones may come once it has been read. */
+/* Times `factor` and rounded, to shared memory as the copy engine takes it. Where that is where the
+ * queries were, the next ones may come once it has been read. */
 template <class P>
 __device__ __forceinline__ void aw_store(const aw_rows<P> &r, const aw_maps &maps,
-                                         const aw_unit &u, const aw_consumer<P> &c)
+                                         const aw_unit &u, const aw_consumer<P> &c, float factor)
 {
     const int thread = (int)threadIdx.x % 128, lane = thread % 32, line = lane % 8;
     const int matrix = lane / 8, line_of_all = thread / 32 * 16 + matrix % 2 * 8 + line;
@@ -423,7 +423,7 @@ __device__ __forceinline__ void aw_store(const aw_rows<P> &r, const aw_maps &map
 #pragma unroll
     for (int row = 0; row < 2; row++) {
         over[row] = r.sum[row] + __shfl_xor_sync(~0u, r.sum[row], 1);
-        over[row] = __fdividef(1.0f, over[row] + __shfl_xor_sync(~0u, over[row], 2));
+        over[row] = __fdividef(factor, over[row] + __shfl_xor_sync(~0u, over[row], 2));
     }
     if (thread == 0) sw_bulk_read_wait<0>();
     aw_meet<P>(c.group);
@@ -477,7 +477,7 @@ __device__ __forceinline__ void aw_attend_all(const aw_maps &maps, const aw_args
 #pragma unroll 1
         for (int i = 1; i < u.n_tiles; i++) aw_next_tile(r, a, u, c, i);
         aw_last_values(r, u, c);
-        aw_store(r, maps, u, c);
+        aw_store(r, maps, u, c, a.out_factor);
     }
     if (c.group == 0) aw_await_turn<P>(c.group);
     if (threadIdx.x % 128 == 0) sw_bulk_wait();

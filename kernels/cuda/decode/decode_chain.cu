@@ -117,8 +117,8 @@ extern "C" bool sw_cuda_chain_attention(sw_decode_chain *c, const sw_attn_args *
     chain_steps *steps = &c->steps;
 
     if (!steps->n_steps || steps->n_attentions == CHAIN_ATTENTIONS || a->n_seqs != 1 || a->chunk ||
-        a->head_dim > DIM_MAX || a->v_head_dim > DIM_MAX || a->head_dim % 8 ||
-        a->v_head_dim % 8 || splits != steps->splits)
+        a->kv.kind == SW_KV_INT8 || a->head_dim > DIM_MAX || a->v_head_dim > DIM_MAX ||
+        a->head_dim % 8 || a->v_head_dim % 8 || splits != steps->splits)
         return false;
     settled.scratch = c->d_scratch + MEETING_BYTES;
     add_step(c, CHAIN_PRODUCTS + steps->n_attentions, attention_bytes);

@@ -31,7 +31,8 @@ void sw_cuda_chain_free(sw_decode_chain *c); /* accepts NULL */
 /* Add a step; *is_taken, or true: it is one that a chain has. A product that does not go with those
  * before, or finds no room, runs these first. There are chains of bytes with a scale a channel;
  * what has groups runs before, in kernels of its own. Arguments as of sw_cuda_one and
- * sw_cuda_attention_decode (whose scratch is the chain's own); attention never comes first. */
+ * sw_cuda_attention_decode (whose scratch is the chain's own); attention never comes first, and
+ * never reads int8. */
 sw_code sw_cuda_chain_product(bool *is_taken, sw_decode_chain *c, const sw_fused_args *a,
                               sw_launch how, sw_err *err) SW_MUST_USE;
 bool sw_cuda_chain_attention(sw_decode_chain *c, const sw_attn_args *a, const sw_heads_args *heads);

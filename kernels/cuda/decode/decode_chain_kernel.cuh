@@ -495,7 +495,7 @@ static __device__ void walk(hand &h, const chain_steps &c, char *s_own)
             const chain_attention &p = c.attention[step - CHAIN_PRODUCTS];
             const attn_job &job = s_jobs[step - CHAIN_PRODUCTS];
 
-            if (p.a.kv.is_e4m3) run_attention<uint8_t>(c, p, job, was, s_own);
+            if (p.a.kv.kind == SW_KV_E4M3) run_attention<uint8_t>(c, p, job, was, s_own);
             else run_attention<sw_bf16>(c, p, job, was, s_own);
             continue;
         }

@@ -181,7 +181,7 @@ typedef struct sw_device_kv {
 } sw_device_kv;
 static inline int64_t sw_device_kv_bytes(const sw_kv_form *form)
 {
-    return form->is_e4m3 ? 1 : (int64_t)sizeof(sw_bf16);
+    return form->kind ? 1 : (int64_t)sizeof(sw_bf16);
 }
 
 /* Floats that a layer's recurrent mixer remembers of a sequence. What they hold before its first
@@ -199,6 +199,8 @@ typedef struct sw_device_run {
     const sw_device_kv *kv; /* or NULL */
     bool is_decode;         /* one query a sequence against the cache, */
     void *d_decode_scratch; /* which needs this */
+    void *d_wide;           /* of sw_device_lm, or NULL */
+    int64_t wide_bytes;
     sw_half half;
     sw_site from;           /* begin at the linear that reads it, */
     const void *d_given;    /* with these rows; NULL: begin at the beginning */

@@ -277,6 +277,7 @@ static sw_attn_args attention_args(const sw_device_run *run, const sw_planned_la
         a.k = (sw_bf16_rows){run->kv->d_k, k_width};
         a.v = (sw_bf16_rows){run->kv->d_v, v_width};
         a.capacity = run->kv->capacity;
+        a.end = run->end;
         a.k_seq = a.capacity * k_width;
         a.v_seq = a.capacity * v_width;
     }
@@ -285,8 +286,10 @@ static sw_attn_args attention_args(const sw_device_run *run, const sw_planned_la
 
 static sw_code launch_attention(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
-    const sw_attn_args a = attention_args(run, l);
+    sw_attn_args a = attention_args(run, l);
 
+    a.scratch = run->d_wide;
+    a.scratch_bytes = run->wide_bytes;
     if (run->has_chosen)
         return sw_cuda_chosen_attention(&a, run->e->choice.chosen, run->e->m->indexer.top_k,
                                         run->e->how, err);

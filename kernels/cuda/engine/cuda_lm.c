@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "kernels/cuda/attention/attention_wgmma.h"
 
 #define HEAD_BYTES ((int64_t)64 << 20) /* of logits on the device at a time */
 
@@ -212,6 +213,33 @@ static bool shares_kv(const sw_model *m)
     return false;
 }
 
+int64_t sw_device_wide_bytes(const sw_device_engine *e, const sw_kv_form *kv)
+{
+    const sw_model *m = e->m;
+    int64_t most = 0;
+
+    if (e->d_slopes) return 0;
+    for (int64_t l = 0; l < m->n_layers; l++) {
+        const sw_sizes s = sw_model_sizes(m, l);
+        const sw_attn_args a = {.kv = *kv, .n_seqs = 1,
+                                .seq_len = sw_max_i64(e->max_tokens, e->max_positions),
+                                .n_kv_heads = (int)s.n_kv_heads, .head_dim = (int)s.head_dim,
+                                .v_head_dim = (int)s.v_head_dim, .cap = (float)m->attention_cap,
+                                .n_sms = e->device.n_sms, .sm = e->device.sm};
+
+        if (has_own_kv(m, l)) most = sw_max_i64(most, sw_attention_wide_bytes(&a));
+    }
+    return most;
+}
+
+static sw_code take_wide(sw_device_lm *lm, sw_err *err)
+{
+    lm->wide_bytes = sw_device_wide_bytes(lm->e, &lm->kv);
+    if (!lm->wide_bytes) return SW_OK;
+    return sw_device_store_take(&lm->d_wide, &lm->store, lm->wide_bytes, 1,
+                                "keys and values in BF16", err);
+}
+
 /* One place for all layers, or one for each that lies here or is read here. */
 static sw_code take_passing(sw_device_lm *lm, sw_err *err)
 {
@@ -220,7 +248,7 @@ static sw_code take_passing(sw_device_lm *lm, sw_err *err)
     int64_t k = 0, v = 0;
     sw_code rc;
 
-    if (!lm->kv.is_e4m3) return SW_OK;
+    if (!lm->kv.kind) return SW_OK;
     if ((rc = SW_ARENA_TAKE(&lm->passing, &lm->store.arena, e->m->n_layers, err)) != SW_OK)
         return rc;
     for (int64_t l = 0; l < e->m->n_layers; l++) {
@@ -281,7 +309,7 @@ sw_code sw_device_lm_part_new(sw_device_lm **out, sw_device_engine *e, const sw_
     if ((rc = sw_device_use(e->gpu, err)) == SW_OK &&
         (rc = SW_MEM_GET(&lm->blocks, end - first, "blocks", err)) == SW_OK &&
         (rc = copy_forms(lm, from, err)) == SW_OK && (rc = load_ends(lm, from, err)) == SW_OK &&
-        (rc = take_passing(lm, err)) == SW_OK)
+        (rc = take_passing(lm, err)) == SW_OK && (rc = take_wide(lm, err)) == SW_OK)
         rc = load_blocks(lm, from, err);
     if (rc == SW_OK)
         *out = lm;
@@ -397,6 +425,8 @@ sw_code sw_device_lm_run(sw_device_lm *part, sw_device_run *run, const sw_device
 
     if (!kv) kv = part->passing;
     run->e = e;
+    run->d_wide = part->d_wide;
+    run->wide_bytes = part->wide_bytes;
     run->stop_at = (sw_site)SW_RUN_ALL;
     for (int64_t l = part->first; l < part->end && rc == SW_OK; l++) {
         const sw_device_kv layer = kv ? kv_of(part, kv, seq, l) : (sw_device_kv){0};

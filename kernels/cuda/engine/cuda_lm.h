@@ -27,8 +27,10 @@ struct sw_device_lm {
     sw_device_stream_blocks *streamed; /* NULL: there are none */
     sw_kv_form kv;         /* of all layers but for the scales, */
     sw_kv_form *forms;     /* [n_layers] and with them */
-    sw_device_kv *passing; /* [n_layers] with kv.is_e4m3 what whole sequences keep: of a layer at
+    sw_device_kv *passing; /* [n_layers] of codes what whole sequences keep: of a layer at
                             * a time, unless layers share it; else NULL */
+    void *d_wide;          /* [wide_bytes] where attention of many tokens makes BF16 of the codes */
+    int64_t wide_bytes;    /* of a layer; 0: it does not */
     uint32_t *d_ids;       /* [max_tokens] */
     float *d_x;            /* [max_tokens, hidden], of which n_rows are from the last forward */
     float *d_logits;       /* [head_rows, vocab] */
@@ -68,6 +70,9 @@ sw_code sw_device_side_load(sw_device_lm *lm, const sw_lm *from, sw_err *err) SW
 int64_t sw_device_side_bytes(const sw_device_engine *e, const sw_lm *from);
 sw_code sw_device_side_embed(sw_device_lm *lm, const sw_device_run *run, const uint32_t *d_ids,
                              sw_err *err) SW_MUST_USE;
+/* What d_wide takes, of a part: the widest layer's keys and values in BF16, of a sequence of
+ * max_positions or of max_tokens. */
+int64_t sw_device_wide_bytes(const sw_device_engine *e, const sw_kv_form *kv);
 /* Elements of a layer's keys and of its values for a token; 0 where it keeps none of its own. */
 int64_t sw_device_k_width(const sw_model *m, int64_t layer);
 int64_t sw_device_v_width(const sw_model *m, int64_t layer);

@@ -50,7 +50,8 @@ static int64_t kept_bytes(const sw_device_engine *e, const sw_kv_form *kv, int64
 static int64_t each_bytes(const sw_device_engine *e, const sw_kv_form *kv)
 {
     const sw_model *m = e->m;
-    int64_t sum = SW_LM_RESERVE_BYTES + e->max_tokens * m->hidden * (int64_t)sizeof(float);
+    int64_t sum = SW_LM_RESERVE_BYTES + e->max_tokens * m->hidden * (int64_t)sizeof(float) +
+                  sw_device_wide_bytes(e, kv);
 
     for (int64_t l = 0; l < m->n_layers; l++) {
         bool is_read = false;

@@ -184,8 +184,9 @@ static sw_code run(const sw_attn_args *a, sw_chosen_rows chosen, int64_t top_k, 
     const sw_attn_args settled = sw_settle_scales(a);
 
     return sw_start("attention",
-                    a->kv.is_e4m3 ? swk_chosen_attention<PAIRS, uint8_t>
-                                  : swk_chosen_attention<PAIRS, sw_bf16>,
+                    sw_of_kind(a->kv.kind, swk_chosen_attention<PAIRS, sw_bf16>,
+                               swk_chosen_attention<PAIRS, uint8_t>,
+                               swk_chosen_attention<PAIRS, int8_t>),
                     grid, 32 * N_WARPS, 0, how, err, settled, chosen, (int)top_k);
 }
 

@@ -109,7 +109,7 @@ static __device__ void remember(uint8_t *s_fresh, void *cache, int64_t at, const
 {
     const int64_t n_bytes = dim * (int64_t)sizeof(T);
 
-    sw_cache_head(s_fresh, 0, s_head, dim, kv.is_e4m3, scale);
+    sw_cache_head(s_fresh, 0, s_head, dim, kv.kind, scale);
     __syncwarp();
     for (int i = (int)threadIdx.x % 32 * 8; i < n_bytes; i += 256)
         *(uint2 *)((uint8_t *)cache + at * n_bytes + i) = *(const uint2 *)(s_fresh + i);
@@ -551,6 +551,6 @@ extern "C" sw_code sw_cuda_attention_decode(const sw_attn_args *a, const sw_head
     if (a->head_dim > DIM_MAX || a->v_head_dim > DIM_MAX || a->head_dim % 8 || a->v_head_dim % 8)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "heads of %d and %d; on the device they are "
                        "multiples of 8 up to %d", a->head_dim, a->v_head_dim, DIM_MAX);
-    return a->kv.is_e4m3 ? run_dim<uint8_t>(a, heads, how, err)
-                         : run_dim<sw_bf16>(a, heads, how, err);
+    return sw_of_kind(a->kv.kind, run_dim<sw_bf16>, run_dim<uint8_t>, run_dim<int8_t>)(a, heads,
+                                                                                     how, err);
 }

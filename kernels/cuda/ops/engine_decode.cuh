@@ -86,10 +86,12 @@ template <> struct raw_eight<uint8_t> {
     __device__ void load(const uint8_t *from) { words = *(const uint2 *)from; }
     __device__ void round(const float *v, float scale)
     {
-        words = make_uint2(sw_round_codes(v[0], v[1], scale) |
-                               sw_round_codes(v[2], v[3], scale) << 16,
-                           sw_round_codes(v[4], v[5], scale) |
-                               sw_round_codes(v[6], v[7], scale) << 16);
+        const uint8_t *const kind = NULL;
+
+        words = make_uint2(sw_round2(v[0], v[1], scale, kind) |
+                               sw_round2(v[2], v[3], scale, kind) << 16,
+                           sw_round2(v[4], v[5], scale, kind) |
+                               sw_round2(v[6], v[7], scale, kind) << 16);
     }
     __device__ sw_eight wide(void) const { return sw_load8((const uint8_t *)&words); }
 };
@@ -338,13 +340,13 @@ static __device__ void remember(shared_state<H> &s, const sw_heads_args &heads, 
         sw_load_head(s.values, heads.k.d + j.seq * heads.k.stride + j.kv_head * heads.head_dim,
                      heads.head_dim);
         sw_prepare_head(s.values, heads, heads.k_norm, j.there - 1, turns);
-        sw_cache_head(heads.k_cache, at, s.values, heads.head_dim, heads.kv.is_e4m3,
+        sw_cache_head(heads.k_cache, at, s.values, heads.head_dim, heads.kv.kind,
                       heads.kv.k_scale);
     } else if (warp == N_THREADS / 32 - 2) {
         sw_load_head(s.values + DIM_MAX,
                      heads.v.d + j.seq * heads.v.stride + j.kv_head * heads.v_head_dim,
                      heads.v_head_dim);
-        sw_cache_head(heads.v_cache, at, s.values + DIM_MAX, heads.v_head_dim, heads.kv.is_e4m3,
+        sw_cache_head(heads.v_cache, at, s.values + DIM_MAX, heads.v_head_dim, heads.kv.kind,
                       heads.kv.v_scale);
     }
 }
@@ -420,16 +422,6 @@ static __device__ void hold_tile(early_tile<T> &t, const sw_attn_args &a, const 
     hold_values(t.values, a, values_of<T>(a, j), n_keys, share_of(a));
 }
 
-static __device__ uint32_t round2(float x, float y, float, const sw_bf16 *)
-{
-    return sw_pack2(x, y);
-}
-
-static __device__ uint32_t round2(float x, float y, float scale, const uint8_t *)
-{
-    return sw_round_codes(x, y, scale);
-}
-
 /* What `remember` has put in the place of one of them since, and left in shared memory. */
 template <int H, typename T>
 static __device__ void hold_newest(early_tile<T> &t, const shared_state<H> &s,
@@ -450,7 +442,7 @@ static __device__ void hold_newest(early_tile<T> &t, const shared_state<H> &s,
 #pragma unroll
     for (int i = 0; i < N_HELD; i++)
         if (mine.group < mine.n_groups && mine.group + i * mine.n_groups == newest)
-            t.values[i] = round2(v[0], v[1], heads.kv.v_scale, (const T *)NULL);
+            t.values[i] = sw_round2(v[0], v[1], heads.kv.v_scale, (const T *)NULL);
 }
 
 /* What was counted before; at `last` it begins at zero again. What this CTA has written may be read

@@ -46,7 +46,25 @@ template <> struct elements<sw_bf16> {
     }
 };
 
-template <> struct elements<uint8_t> {
+/* Two codes as F16, which holds every one. */
+static __device__ __forceinline__ uint32_t f16_of_codes(uint32_t two, const uint8_t *)
+{
+    const __half2_raw h = __nv_cvt_fp8x2_to_halfraw2((__nv_fp8x2_storage_t)two, __NV_E4M3);
+
+    return (uint32_t)h.x | (uint32_t)h.y << 16;
+}
+
+/* A code + 128 as the last bits of 1024, and 1152 taken from it. */
+static __device__ __forceinline__ uint32_t f16_of_codes(uint32_t two, const int8_t *)
+{
+    const uint32_t beside = __byte_perm(two ^ 0x8080, 0x6464, 0x5140), base = 0x64806480;
+    const __half2 h = __hsub2(*(const __half2 *)&beside, *(const __half2 *)&base);
+
+    return *(const uint32_t *)&h;
+}
+
+/* Of codes in T. */
+template <typename T> struct elements_of_codes {
     typedef uint2 eight;
     static constexpr bool scales_queries = true; /* F16 ends at 65504 */
 
@@ -57,9 +75,7 @@ template <> struct elements<uint8_t> {
     }
     static __device__ __forceinline__ uint32_t wide(uint32_t two)
     {
-        const __half2_raw h = __nv_cvt_fp8x2_to_halfraw2((__nv_fp8x2_storage_t)two, __NV_E4M3);
-
-        return (uint32_t)h.x | (uint32_t)h.y << 16;
+        return f16_of_codes(two, (const T *)NULL);
     }
     static __device__ __forceinline__ void fours(uint32_t (&b)[2], const eight &e, int half)
     {
@@ -87,5 +103,8 @@ template <> struct elements<uint8_t> {
         return *(const uint32_t *)&h;
     }
 };
+
+template <> struct elements<uint8_t> : elements_of_codes<uint8_t> {};
+template <> struct elements<int8_t> : elements_of_codes<int8_t> {};
 
 #endif

@@ -8,27 +8,38 @@
 
 #define HEAD_DIM_MAX SW_HEAD_DIM_MAX
 
-/* What codes of a cache stand for, but for their scale: two, or eight neighbours. */
-static __device__ __forceinline__ float2 sw_widen_codes(uint32_t two)
+/* Elements of a cache are sw_bf16, uint8_t for codes of E4M3, or int8_t. */
+
+/* What two codes stand for, but for their scale; the pointer tells which they are. */
+static __device__ __forceinline__ float2 sw_wide2(uint32_t two, const uint8_t *)
 {
     return __half22float2(__half2(__nv_cvt_fp8x2_to_halfraw2((__nv_fp8x2_storage_t)two,
                                                              __NV_E4M3)));
 }
 
-static __device__ __forceinline__ sw_eight sw_load8(const uint8_t *p)
+static __device__ __forceinline__ float2 sw_wide2(uint32_t two, const int8_t *)
+{
+    return make_float2((float)(int8_t)(two & 0xff), (float)(int8_t)(two >> 8 & 0xff));
+}
+
+/* Eight neighbours. */
+template <typename T> static __device__ __forceinline__ sw_eight sw_load_codes8(const T *p)
 {
     const uint2 raw = *(const uint2 *)p;
     sw_eight e;
 
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const float2 two = sw_widen_codes((i < 2 ? raw.x : raw.y) >> 16 * (i % 2) & 0xffff);
+        const float2 two = sw_wide2((i < 2 ? raw.x : raw.y) >> 16 * (i % 2) & 0xffff, p);
 
         e.v[2 * i] = two.x;
         e.v[2 * i + 1] = two.y;
     }
     return e;
 }
+
+static __device__ __forceinline__ sw_eight sw_load8(const uint8_t *p) { return sw_load_codes8(p); }
+static __device__ __forceinline__ sw_eight sw_load8(const int8_t *p) { return sw_load_codes8(p); }
 
 /* Two as they lie, and what they stand for; `from` tells which they are. */
 static __device__ __forceinline__ uint32_t sw_raw2(const sw_bf16 *from)
@@ -41,14 +52,14 @@ static __device__ __forceinline__ uint32_t sw_raw2(const uint8_t *from)
     return *(const uint16_t *)from;
 }
 
+static __device__ __forceinline__ uint32_t sw_raw2(const int8_t *from)
+{
+    return *(const uint16_t *)from;
+}
+
 static __device__ __forceinline__ float2 sw_wide2(uint32_t two, const sw_bf16 *)
 {
     return make_float2(__uint_as_float(two << 16), __uint_as_float(two & 0xffff0000u));
-}
-
-static __device__ __forceinline__ float2 sw_wide2(uint32_t two, const uint8_t *)
-{
-    return sw_widen_codes(two);
 }
 
 template <typename T> static __device__ __forceinline__ float2 sw_load2(const T *p)
@@ -62,9 +73,17 @@ static inline sw_attn_args sw_settle_scales(const sw_attn_args *a)
 {
     sw_attn_args settled = *a;
 
-    if (a->kv.is_e4m3) settled.scale *= a->kv.k_scale;
+    if (a->kv.kind) settled.scale *= a->kv.k_scale;
     else settled.kv.v_scale = 1.0f;
     return settled;
+}
+
+/* Of kernels that read caches, the one for elements of a kind. */
+template <typename F> static F sw_of_kind(sw_kv_kind kind, F floats, F e4m3, F int8)
+{
+    const F kinds[] = {floats, e4m3, int8};
+
+    return kinds[kind];
 }
 
 #define SW_HELD_TURNS 2
@@ -153,26 +172,44 @@ static __device__ void sw_store_head(sw_bf16 *to, const float *s_head, int dim)
         *(uint32_t *)(to + i) = sw_pack2(s_head[i], s_head[i + 1]);
 }
 
-/* Two codes of a cache of E4M3. */
-static __device__ __forceinline__ uint32_t sw_round_codes(float x, float y, float scale)
+/* Two as a cache has them. */
+static __device__ __forceinline__ uint32_t sw_round2(float x, float y, float, const sw_bf16 *)
+{
+    return sw_pack2(x, y);
+}
+
+static __device__ __forceinline__ uint32_t sw_round2(float x, float y, float scale,
+                                                     const uint8_t *)
 {
     return __nv_cvt_float2_to_fp8x2(make_float2(__fdiv_rn(x, scale), __fdiv_rn(y, scale)),
                                     __NV_SATFINITE, __NV_E4M3);
 }
 
+static __device__ __forceinline__ uint32_t sw_round_int8(float x, float scale)
+{
+    return (uint32_t)max(-127, min(127, __float2int_rn(__fdiv_rn(x, scale)))) & 0xff;
+}
+
+static __device__ __forceinline__ uint32_t sw_round2(float x, float y, float scale, const int8_t *)
+{
+    return sw_round_int8(x, scale) | sw_round_int8(y, scale) << 8;
+}
+
+template <typename T>
+static __device__ void sw_store_codes(T *to, const float *s_head, int dim, float scale)
+{
+#pragma unroll 1
+    for (int i = (int)(threadIdx.x % 32) * 2; i < dim; i += 64)
+        *(uint16_t *)(to + i) = (uint16_t)sw_round2(s_head[i], s_head[i + 1], scale, to);
+}
+
 /* Head `at` of a cache, its values in shared memory; a warp. */
 static __device__ void sw_cache_head(void *cache, int64_t at, const float *s_head, int dim,
-                                     bool is_e4m3, float scale)
+                                     sw_kv_kind kind, float scale)
 {
-    if (!is_e4m3) {
-        sw_store_head((sw_bf16 *)cache + at * dim, s_head, dim);
-        return;
-    }
-#pragma unroll 1
-    for (int i = (int)(threadIdx.x % 32) * 2; i < dim; i += 64) {
-        *(uint16_t *)((uint8_t *)cache + at * dim + i) =
-            (uint16_t)sw_round_codes(s_head[i], s_head[i + 1], scale);
-    }
+    if (kind == SW_KV_E4M3) sw_store_codes((uint8_t *)cache + at * dim, s_head, dim, scale);
+    else if (kind == SW_KV_INT8) sw_store_codes((int8_t *)cache + at * dim, s_head, dim, scale);
+    else sw_store_head((sw_bf16 *)cache + at * dim, s_head, dim);
 }
 
 #endif

@@ -124,18 +124,21 @@ sw_code sw_cuda_act_round_f32(float *dst, const float *src, int64_t n, int64_t k
 
 typedef struct sw_attn_args {
     sw_bf16_rows q, out;
-    sw_bf16_rows k, v;           /* position 0 of sequence 0; with kv.is_e4m3 they are bytes */
+    sw_bf16_rows k, v;           /* position 0 of sequence 0; codes of kv.kind are bytes */
     sw_kv_form kv;
     int chunk;                   /* unless 0: a query sees its own chunk of so many positions */
     int64_t k_seq, v_seq;        /* elements from one sequence to the next */
     const float *sinks;          /* [n_heads] or NULL */
     const int32_t *first;        /* position of each sequence's first query, NULL: 0 */
     int64_t n_seqs, seq_len;
-    int64_t capacity;            /* decode: positions there may be */
+    int64_t capacity;            /* of a cache: positions there may be, */
+    int64_t end;                 /* and before which all of the call lie; 0: not known */
     int n_heads, n_kv_heads, head_dim, v_head_dim;
     int64_t window;
     float scale, cap;
-    void *scratch;               /* decode: sw_cuda_decode_scratch_bytes, zeroed at first */
+    void *scratch;               /* decode: sw_cuda_decode_scratch_bytes, zeroed at first; of many
+                                  * queries sw_attention_wide_bytes (attention_wgmma.h), or NULL */
+    int64_t scratch_bytes;       /* of many queries */
     int n_sms, sm;               /* of the device; sm as in sw_cuda_device, 0: any */
 } sw_attn_args;
 

@@ -78,8 +78,8 @@ static __device__ void load_tile(sw_bf16 *s_tile, const sw_bf16 *from, int64_t s
 }
 
 /* Codes become BF16, which holds them all, on the way. */
-template <int W>
-static __device__ void load_tile(sw_bf16 *s_tile, const uint8_t *from, int64_t stride, int n_rows,
+template <int W, typename T>
+static __device__ void load_tile(sw_bf16 *s_tile, const T *from, int64_t stride, int n_rows,
                                  int64_t n_there, int dim)
 {
     for (int i = (int)threadIdx.x; i < n_rows * (W / 8); i += 32 * N_WARPS) {
@@ -338,8 +338,8 @@ static sw_code run(const sw_attn_args *a, const float *slopes, sw_launch how, sw
 template <int D>
 static sw_code run_dim(const sw_attn_args *a, const float *slopes, sw_launch how, sw_err *err)
 {
-    return a->kv.is_e4m3 ? run<D, uint8_t>(a, slopes, how, err)
-                         : run<D, sw_bf16>(a, slopes, how, err);
+    return sw_of_kind(a->kv.kind, run<D, sw_bf16>, run<D, uint8_t>, run<D, int8_t>)(a, slopes, how,
+                                                                                    err);
 }
 
 extern "C" sw_code sw_cuda_attention_mma(const sw_attn_args *a, const float *slopes, sw_launch how,

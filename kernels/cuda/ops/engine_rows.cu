@@ -148,7 +148,7 @@ static __global__ void swk_heads(sw_heads_args a, int64_t n_items, int per_token
         const int h = head - n_q - n_k;
 
         sw_load_head(s_head, a.v.d + row * a.v.stride + (int64_t)h * a.v_head_dim, a.v_head_dim);
-        sw_cache_head(a.v_cache, cached * a.n_kv_heads + h, s_head, a.v_head_dim, a.kv.is_e4m3,
+        sw_cache_head(a.v_cache, cached * a.n_kv_heads + h, s_head, a.v_head_dim, a.kv.kind,
                       a.kv.v_scale);
         return;
     }
@@ -162,7 +162,7 @@ static __global__ void swk_heads(sw_heads_args a, int64_t n_items, int per_token
     if (is_q || !a.k_cache)
         sw_store_head(from, s_head, a.head_dim);
     else
-        sw_cache_head(a.k_cache, cached * a.n_kv_heads + h, s_head, a.head_dim, a.kv.is_e4m3,
+        sw_cache_head(a.k_cache, cached * a.n_kv_heads + h, s_head, a.head_dim, a.kv.kind,
                       a.kv.k_scale);
 }
 

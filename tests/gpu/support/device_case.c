@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
+#include "formats/num/act.h"
+#include "kernels/engine/engine.h"
 #include "tests/gpu/support/device_case.h"
 #include "tests/support/toys/random.h"
 
@@ -51,6 +53,23 @@ sw_bf16 *device_random_rows(sw_device *gpu, float *values, int64_t n, double siz
     MUST(sw_float_decode_n(values, rounded, SW_DTYPE_BF16, n, err));
     d = device_copy(gpu, rounded, n * 2);
     free(rounded);
+    return d;
+}
+
+void *device_cached(sw_device *gpu, float *values, int64_t n, sw_kv_kind kind, float scale)
+{
+    const sw_act act = {.num = sw_kv_num(kind), .scope = SW_ACT_TENSOR};
+    uint8_t *bytes = malloc(2 * (size_t)n);
+    void *d;
+
+    if (kind) {
+        sw_act_quantize(bytes, NULL, values, n, 1, n, &act, scale);
+        sw_act_round(values, n, values, n, 1, n, &act, scale);
+    } else {
+        MUST(sw_float_encode_n(bytes, SW_DTYPE_BF16, values, n, err));
+    }
+    d = device_copy(gpu, bytes, kind ? n : 2 * n);
+    free(bytes);
     return d;
 }
 

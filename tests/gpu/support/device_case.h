@@ -21,6 +21,9 @@ sw_launch device_launch(sw_device *gpu);
 void *device_copy(sw_device *gpu, const void *from, int64_t size_bytes);
 /* n normal values that BF16 holds, as floats, and a copy on the device. */
 sw_bf16 *device_random_rows(sw_device *gpu, float *values, int64_t n, double size, uint64_t seed);
+/* The same n values as a cache has them: floats as BF16, codes of `kind` by a scale, on the device;
+ * `values` become what they stand for. */
+void *device_cached(sw_device *gpu, float *values, int64_t n, sw_kv_kind kind, float scale);
 /* n elements as floats, freed by the caller. */
 float *device_fetch(sw_device *gpu, const sw_bf16 *d, int64_t n);
 

@@ -15,7 +15,8 @@
 
 #define MODEL "calib_data/tiny-llama"
 #define SEQ_LEN 48
-#define COST_LIMIT 3e-2 /* relative L2 of logits: E4M3 keeps four bits of a number */
+#define COST_LIMIT 3e-2 /* relative L2 of logits: E4M3 keeps four bits of a number, int8 seven of
+                         * the largest */
 #define COST_LEAST 1e-4 /* but does not keep all of it */
 
 static void must(sw_code rc, const sw_err *err)
@@ -23,10 +24,10 @@ static void must(sw_code rc, const sw_err *err)
     if (rc != SW_OK) fail_msg("%s", err->text);
 }
 
-static void keep(open_model *m, bool is_e4m3, float k_scale, float v_scale)
+static void keep(open_model *m, sw_kv_kind kind, float k_scale, float v_scale)
 {
     for (int64_t l = 0; l < m->model.n_layers; l++)
-        m->lm.blocks[l].kv = (sw_kv_form){is_e4m3, k_scale, v_scale};
+        m->lm.blocks[l].kv = (sw_kv_form){kind, k_scale, v_scale};
 }
 
 static void make_ids(uint32_t *ids, const open_model *m)
@@ -35,16 +36,16 @@ static void make_ids(uint32_t *ids, const open_model *m)
 }
 
 /* Relative L2 of the logits from those with a cache of floats. */
-static double cost_of(open_model *m, float k_scale, float v_scale)
+static double cost_of(open_model *m, sw_kv_kind kind, float k_scale, float v_scale)
 {
     uint32_t ids[SEQ_LEN];
     float *want, *have;
     double error;
 
     make_ids(ids, m);
-    keep(m, false, 0, 0);
+    keep(m, SW_KV_FLOATS, 0, 0);
     want = model_logits(m, 2, ids, 1, SEQ_LEN);
-    keep(m, true, k_scale, v_scale);
+    keep(m, kind, k_scale, v_scale);
     have = model_logits(m, 2, ids, 1, SEQ_LEN);
     error = relative_l2(have, want, SEQ_LEN * m->model.vocab);
     sw_mem_put(want);
@@ -59,10 +60,10 @@ static void test_cost(void **state)
 
     (void)state;
     open_model_dir(&m, MODEL);
-    plain = cost_of(&m, 1, 1);
-    fine = cost_of(&m, 0x1p-4f, 0x1p-6f);
-    coarse = cost_of(&m, 0x1p12f, 0x1p12f); /* most codes are zero */
-    cut = cost_of(&m, 0x1p-12f, 0x1p-12f);  /* most codes are the largest */
+    plain = cost_of(&m, SW_KV_E4M3, 1, 1);
+    fine = cost_of(&m, SW_KV_E4M3, 0x1p-4f, 0x1p-6f);
+    coarse = cost_of(&m, SW_KV_E4M3, 0x1p12f, 0x1p12f); /* most codes are zero */
+    cut = cost_of(&m, SW_KV_E4M3, 0x1p-12f, 0x1p-12f); /* most codes are the largest */
     print_message("scale 1: %.2e, small scales: %.2e; too large: %.2e, too small: %.2e\n", plain,
                   fine, coarse, cut);
     assert_true(plain <= COST_LIMIT && plain >= COST_LEAST);
@@ -71,7 +72,24 @@ static void test_cost(void **state)
     open_model_close(&m);
 }
 
-static void test_steps(void **state)
+/* Codes of int8 are evenly apart: scales must fit what there is. */
+static void test_cost_of_int8(void **state)
+{
+    open_model m;
+    double fine, coarse, cut;
+
+    (void)state;
+    open_model_dir(&m, MODEL);
+    fine = cost_of(&m, SW_KV_INT8, 0x1p-3f, 0x1p-5f);
+    coarse = cost_of(&m, SW_KV_INT8, 1, 1);
+    cut = cost_of(&m, SW_KV_INT8, 0x1p-8f, 0x1p-10f);
+    print_message("int8: %.2e; too large: %.2e, too small: %.2e\n", fine, coarse, cut);
+    assert_true(fine <= COST_LIMIT && fine >= COST_LEAST);
+    assert_true(coarse > COST_LIMIT && cut > COST_LIMIT);
+    open_model_close(&m);
+}
+
+static void check_steps(sw_kv_kind kind)
 {
     uint32_t ids[SEQ_LEN];
     sw_session *s = NULL;
@@ -81,10 +99,9 @@ static void test_steps(void **state)
     float *want, *logits;
     int64_t vocab;
 
-    (void)state;
     open_model_dir(&m, MODEL);
     vocab = m.model.vocab;
-    keep(&m, true, 0.5f, 0.25f);
+    keep(&m, kind, 0.0625f, 0.015625f);
     make_ids(ids, &m);
     want = model_logits(&m, 1, ids, 1, SEQ_LEN);
     e = open_engine(&m, SEQ_LEN, 2);
@@ -101,11 +118,22 @@ static void test_steps(void **state)
     open_model_close(&m);
 }
 
-/* s/cached: the model of s/source with `n` values under its second layer's k_scale. */
-static void write_scaled(const scratch *s, const sw_checkpoint *from, const float *k_scale,
-                         int64_t n)
+static void test_steps(void **state)
 {
-    static const char name[] = "model.layers.1.self_attn.k_scale";
+    (void)state;
+    check_steps(SW_KV_E4M3);
+    check_steps(SW_KV_INT8);
+}
+
+/* The last is there in all tests, the others where all layers have scales. */
+static const char *const scale_names[] = {
+    "model.layers.0.self_attn.k_scale", "model.layers.0.self_attn.v_scale",
+    "model.layers.1.self_attn.v_scale", "model.layers.1.self_attn.k_scale"};
+
+/* s/cached: the model of s/source with `n` values under its second layer's k_scale, or `all`. */
+static void write_scaled(const scratch *s, const sw_checkpoint *from, const float *scale,
+                         int64_t n, bool all)
+{
     sw_st_writer *w = NULL;
     sw_err err = {0};
     char *config;
@@ -118,14 +146,16 @@ static void write_scaled(const scratch *s, const sw_checkpoint *from, const floa
         must(sw_st_writer_declare(w, t->name, t->view.dtype, t->view.n_dims, t->view.shape, &err),
              &err);
     }
-    must(sw_st_writer_declare(w, name, SW_DTYPE_F32, 1, &n, &err), &err);
+    for (int i = all ? 0 : 3; i < 4; i++)
+        must(sw_st_writer_declare(w, scale_names[i], SW_DTYPE_F32, 1, &n, &err), &err);
     must(sw_st_writer_begin(w, &err), &err);
     for (int64_t i = 0; i < sw_st_count(from->st); i++) {
         const sw_st_tensor *t = sw_st_at(from->st, i);
 
         must(sw_st_writer_put(w, t->name, t->view.data, t->view.size_bytes, &err), &err);
     }
-    must(sw_st_writer_put(w, name, k_scale, 4 * (size_t)n, &err), &err);
+    for (int i = all ? 0 : 3; i < 4; i++)
+        must(sw_st_writer_put(w, scale_names[i], scale, 4 * (size_t)n, &err), &err);
     must(sw_st_writer_commit(w, &err), &err);
     sw_st_writer_free(w);
     config = ckpt_text(s, "source", "config.json", &n_bytes);
@@ -138,15 +168,24 @@ static void test_scales(void **state)
     static const struct {
         float values[2];
         int64_t n;
-        const char *complaint; /* NULL: none */
-    } rows[] = {{{0.125f}, 1, NULL}, {{0}, 1, "must be above zero"}, {{-1}, 1, "above zero"},
-                {{1, 1}, 2, "2 elements"}};
-    const sw_lm_options options = {.n_threads = 1, .keeps_e4m3 = true};
+        sw_kv_kind kind;
+        bool all;
+        sw_code code;
+        const char *complaint;  /* NULL: none, but these k_scales: */
+        float k_scales[2];
+    } rows[] = {{{0.125f}, 1, SW_KV_E4M3, false, SW_OK, NULL, {1.0f, 0.125f}},
+                {{0}, 1, SW_KV_E4M3, false, SW_E_FORMAT, "must be above zero", {0}},
+                {{-1}, 1, SW_KV_E4M3, false, SW_E_FORMAT, "above zero", {0}},
+                {{1, 1}, 2, SW_KV_E4M3, false, SW_E_FORMAT, "2 elements", {0}},
+                {{0.125f}, 1, SW_KV_INT8, false, SW_E_UNSUPPORTED, "layer 0 has no k_scale", {0}},
+                /* found for E4M3: the same range */
+                {{127}, 1, SW_KV_INT8, true, SW_OK, NULL, {448, 448}}};
     sw_checkpoint source;
     sw_err err = {0};
 
     (void)state;
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        const sw_lm_options options = {.n_threads = 1, .kv_kind = rows[r].kind};
         sw_checkpoint ckpt;
         sw_lm lm = {0};
         sw_err why = {0};
@@ -157,17 +196,20 @@ static void test_scales(void **state)
         ckpt_source(&s, "llama");
         assert_int_equal(mkdir(scratch_path(&s, "cached"), 0700), 0);
         must(sw_checkpoint_open(&source, scratch_path(&s, "source"), &err), &err);
-        write_scaled(&s, &source, rows[r].values, rows[r].n);
+        write_scaled(&s, &source, rows[r].values, rows[r].n, rows[r].all);
         must(sw_checkpoint_open(&ckpt, scratch_path(&s, "cached"), &err), &err);
         rc = sw_lm_open(&lm, &ckpt, &options, &why);
         if (rows[r].complaint) {
-            assert_int_equal(rc, SW_E_FORMAT);
+            assert_int_equal(rc, rows[r].code);
             assert_non_null(strstr(why.text, rows[r].complaint));
             assert_non_null(strstr(why.text, "k_scale"));
         } else {
             must(rc, &why);
-            assert_true(lm.blocks[0].kv.is_e4m3 && lm.blocks[0].kv.k_scale == 1.0f);
-            assert_true(lm.blocks[1].kv.k_scale == 0.125f && lm.blocks[1].kv.v_scale == 1.0f);
+            for (int l = 0; l < 2; l++) {
+                assert_true(lm.blocks[l].kv.kind == rows[r].kind);
+                assert_float_equal(lm.blocks[l].kv.k_scale, rows[r].k_scales[l], 1e-4);
+            }
+            assert_true(rows[r].all || lm.blocks[1].kv.v_scale == 1.0f);
         }
         sw_lm_free(&lm);
         sw_checkpoint_close(&ckpt);
@@ -178,8 +220,9 @@ static void test_scales(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cost), cmocka_unit_test(test_steps),
-                                       cmocka_unit_test(test_scales)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cost), cmocka_unit_test(test_cost_of_int8),
+        cmocka_unit_test(test_steps), cmocka_unit_test(test_scales)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

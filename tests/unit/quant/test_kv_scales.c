@@ -84,7 +84,7 @@ static bool is_selected(void *self, const sw_linear_ref *ref, const char *path)
     return !t->skip || !strstr(path, t->skip);
 }
 
-static void quantize(toy *t, sw_sequential sequential)
+static void quantize(toy *t, sw_sequential sequential, const sw_num *num)
 {
     sw_quant_sink sink = {.self = t, .put = put, .is_selected = is_selected, .put_kv = put_kv};
     sw_quant_options o = sw_quant_defaults();
@@ -94,7 +94,7 @@ static void quantize(toy *t, sw_sequential sequential)
     o.algo = sw_algo_find("rtn");
     o.spec.group_elems = 32;
     o.sequential = sequential;
-    o.has_kv_scales = true;
+    o.kv_num = num;
     if (sw_quant_run(&t->model, t->st, &calib, &o, &sink, NULL, &err) != SW_OK)
         fail_msg("%s", err.text);
     assert_int_equal(t->n_puts, LAYERS);
@@ -149,25 +149,26 @@ static void caches_hold(float amax[LAYERS][2], const toy *t, bool is_quantized)
 
 static void scales_are_those_of_the_cache(void **state)
 {
-    static const struct { sw_sequential sequential; const char *skip; } rows[] = {
-        {SW_SEQUENTIAL_SITE, NULL}, {SW_SEQUENTIAL_LAYER, NULL}, {SW_SEQUENTIAL_SITE, "mlp"},
-        {SW_SEQUENTIAL_SITE, "self_attn"}};
+    static const struct { sw_sequential sequential; const char *skip; sw_num_id codes; } rows[] = {
+        {SW_SEQUENTIAL_SITE, NULL, SW_NUM_E4M3}, {SW_SEQUENTIAL_LAYER, NULL, SW_NUM_INT8},
+        {SW_SEQUENTIAL_SITE, "mlp", SW_NUM_E4M3}, {SW_SEQUENTIAL_SITE, "self_attn", SW_NUM_INT8}};
 
     (void)state;
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        const float top = rows[r].codes == SW_NUM_INT8 ? 127.0f : 448.0f;
         float want[LAYERS][2], plain[LAYERS][2];
         toy t;
 
         toy_open(&t, 29 + (unsigned)r);
         t.skip = rows[r].skip;
-        quantize(&t, rows[r].sequential);
+        quantize(&t, rows[r].sequential, &sw_nums[rows[r].codes]);
         caches_hold(want, &t, true);
         caches_hold(plain, &t, false);
         for (int l = 0; l < LAYERS; l++)
             for (int i = 0; i < 2; i++)
-                if (fabsf(t.scales[l][i] * 448.0f - want[l][i]) > 1e-4f * want[l][i])
+                if (fabsf(t.scales[l][i] * top - want[l][i]) > 1e-4f * want[l][i])
                     fail_msg("row %zu, layer %d, %c: have %g, want %g", r, l, "kv"[i],
-                             (double)t.scales[l][i], (double)(want[l][i] / 448.0f));
+                             (double)t.scales[l][i], (double)(want[l][i] / top));
         /* the original's stream would give others */
         assert_true(fabsf(plain[1][0] - want[1][0]) > 1e-3f * want[1][0]);
         toy_close(&t);
@@ -180,17 +181,16 @@ static void scales_are_those_of_the_cache(void **state)
 
 static void configs_name_the_cache(void **state)
 {
-    static const struct { const char *text; sw_code code; } rows[] = {
-        {CT_HEAD "null}", SW_OK},
-        {CT_HEAD "{\"num_bits\":8,\"type\":\"float\"}}", SW_OK},
-        {CT_HEAD "{\"num_bits\":8,\"type\":\"int\"}}", SW_E_UNSUPPORTED},
-        {CT_HEAD "{\"num_bits\":8,\"type\":\"float\",\"dynamic\":true}}", SW_E_UNSUPPORTED},
+    static const struct { const char *text; sw_code code; const sw_num *num; } rows[] = {
+        {CT_HEAD "null}", SW_OK, NULL},
+        {CT_HEAD "{\"num_bits\":8,\"type\":\"float\"}}", SW_OK, &sw_nums[SW_NUM_E4M3]},
+        {CT_HEAD "{\"num_bits\":8,\"type\":\"int\"}}", SW_OK, &sw_nums[SW_NUM_INT8]},
+        {CT_HEAD "{\"num_bits\":4,\"type\":\"int\"}}", SW_E_UNSUPPORTED, NULL},
+        {CT_HEAD "{\"num_bits\":8,\"type\":\"int\",\"symmetric\":false}}", SW_E_UNSUPPORTED, NULL},
+        {CT_HEAD "{\"num_bits\":8,\"type\":\"float\",\"dynamic\":true}}", SW_E_UNSUPPORTED, NULL},
         {CT_HEAD "{\"num_bits\":8,\"type\":\"float\",\"strategy\":\"channel\"}}",
-         SW_E_UNSUPPORTED}};
+         SW_E_UNSUPPORTED, NULL}};
     const sw_dialect *ct = sw_dialect_find("compressed-tensors");
-    sw_qconfig config = {.has_kv_scales = true};
-    cJSON *object = NULL, *scheme;
-    sw_err err = {0};
 
     (void)state;
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
@@ -202,17 +202,34 @@ static void configs_name_the_cache(void **state)
         if (ct->read_config(&back, read, &arena, &why) != rows[r].code)
             fail_msg("row %zu: \"%s\"", r, why.text);
         if (rows[r].code != SW_OK) assert_non_null(strstr(why.text, "kv_cache_scheme"));
+        assert_ptr_equal(back.kv_num, rows[r].num);
         cJSON_Delete(read);
         sw_arena_free(&arena);
     }
+}
+
+static void check_written(sw_num_id codes, const char *type)
+{
+    const sw_dialect *ct = sw_dialect_find("compressed-tensors");
+    sw_qconfig config = {.kv_num = &sw_nums[codes]};
+    cJSON *object = NULL, *scheme;
+    sw_err err = {0};
+
     config.spec = sw_quant_defaults().spec;
     assert_int_equal(ct->write_config(&object, &config, &err), SW_OK);
     scheme = cJSON_GetObjectItem(object, "kv_cache_scheme");
-    assert_string_equal(cJSON_GetObjectItem(scheme, "type")->valuestring, "float");
+    assert_string_equal(cJSON_GetObjectItem(scheme, "type")->valuestring, type);
     assert_string_equal(cJSON_GetObjectItem(scheme, "strategy")->valuestring, "tensor");
     assert_int_equal(cJSON_GetObjectItem(scheme, "num_bits")->valueint, 8);
     assert_true(cJSON_IsFalse(cJSON_GetObjectItem(scheme, "dynamic")));
     cJSON_Delete(object);
+}
+
+static void configs_say_which_codes(void **state)
+{
+    (void)state;
+    check_written(SW_NUM_E4M3, "float");
+    check_written(SW_NUM_INT8, "int");
 }
 
 int main(void)
@@ -220,6 +237,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scales_are_those_of_the_cache),
         cmocka_unit_test(configs_name_the_cache),
+        cmocka_unit_test(configs_say_which_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -302,7 +302,7 @@ static void test_input_scales(void **state)
         take *direct, *stored;
         stats_case t;
         sw_zpack *z;
-        o.has_kv_scales = true;
+        o.kv_num = &sw_nums[SW_NUM_E4M3];
         stats_case_open(&t, archs[i]);
         z = stats_case_collect(&t, "stats", &o, true);
         direct = run(&t, NULL, &o, 0);

@@ -220,6 +220,8 @@ static void in_mistral3(broken *b)
                                           cJSON_CreateString("mistral3")));
 }
 
+static void with_int8_cache(broken *b) { b->opened.qconfig.kv_num = &sw_nums[SW_NUM_INT8]; }
+
 static const struct {
     const char *id, *dialect, *arch, *subject;
     int which, bits, group;
@@ -251,6 +253,8 @@ static const struct {
      NULL},
     {"w4a8-integers", "compressed-tensors", "llama", "q_proj", INTEGERS, 4, 128, 0, round_inputs,
      NULL, NULL},
+    {"kv-int8", "compressed-tensors", "llama", "kv_cache_scheme", INTEGERS, 4, 32, 0, NULL, NULL,
+     with_int8_cache},
     {"gptq-kind", "gptq_v2", "llama", "q_proj", INTEGERS, 4, 32, 0, add_zeros, NULL, NULL},
     {"gptq-shape", "gptq", "llama", "gate_proj", INTEGERS, 4, 32, 0, NULL, NULL, odd_width},
     {"gptq-group", "gptq", "llama", "q_proj", INTEGERS, 4, 32, 0, NULL, odd_group, NULL},
