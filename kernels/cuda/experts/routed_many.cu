@@ -1,18 +1,26 @@
-/* routed_many.cu - the kernels of routed experts of 4 bits for many rows that are compiled, by the
- * inputs of a scale: 0 (int4), 32 and 16 (E2M1). */
+/* routed_many.cu - the kernels of routed experts of 4 bits for many rows that are compiled, by rows
+ * and by the inputs of a scale: 0 (int4), 32 and 16 (E2M1). */
 #include "kernels/cuda/experts/routed_kernels.h"
 #include "kernels/cuda/experts/routed_many.cuh"
 
-#define RT_ENTRY(SCALE_K)                                    \
-    {RT_MANY_ROWS,                                           \
-     {(const void *)swk_routed_many_sm90<SCALE_K, true>,     \
-      (const void *)swk_routed_many_sm90<SCALE_K, false>},   \
-     rt_many<SCALE_K>::of<RT_MANY_ROWS>::shared_bytes,       \
-     rt_many<SCALE_K>::of<RT_MANY_ROWS>::threads, RT_MANY_BOX, 1, 0}
+#define RT_ENTRY(ROWS, SCALE_K)                                  \
+    {ROWS,                                                       \
+     {(const void *)swk_routed_many_sm90<SCALE_K, ROWS, true>,   \
+      (const void *)swk_routed_many_sm90<SCALE_K, ROWS, false>}, \
+     rt_many_of<SCALE_K, ROWS, ROWS>::shared_bytes,              \
+     rt_many_of<SCALE_K, ROWS, ROWS>::threads, rt_many_box<ROWS>, 1, 0}
+#define RT_ROW(ROWS) {RT_ENTRY(ROWS, 0), RT_ENTRY(ROWS, 32), RT_ENTRY(ROWS, 16)}
 
-static const rt_kernel kernels[] = {RT_ENTRY(0), RT_ENTRY(32), RT_ENTRY(16)};
+static const rt_kernel kernels[][3] = {
+#ifndef SW_CUDA_QUICK
+    RT_ROW(96),
+#endif
+    RT_ROW(128),
+};
 
 extern "C" const rt_kernel *sw_routed_many(int rows, int scale_k)
 {
-    return rows == RT_MANY_ROWS ? &kernels[scale_k == 32 ? 1 : scale_k == 16 ? 2 : 0] : NULL;
+    for (const rt_kernel (&k)[3] : kernels)
+        if (k[0].rows == rows) return &k[scale_k == 32 ? 1 : scale_k == 16 ? 2 : 0];
+    return NULL;
 }

@@ -163,10 +163,10 @@ static double usual_rows(const sw_routed *p)
 
 /* The fewest rows of a block that nearly every expert fits in, as each costs time in the tensor
  * cores whether it is there or not, else the most. That is what was fastest wherever it was
- * measured (tests/bench/h200-experts.csv). */
+ * measured (tests/bench/h200-experts.csv, h100-experts-rows.csv). */
 static void choose_rows(sw_routed_plan *plan, const sw_routed *p)
 {
-    static const int rows[] = {8, 16, 32, 48, 64, 128};
+    static const int rows[] = {8, 16, 32, 48, 64, 96, 128};
     const int n = (int)(sizeof rows / sizeof *rows), kind = plan->kind;
     const double wanted = usual_rows(p);
 
@@ -362,7 +362,7 @@ static sw_code sort(const sw_routed *p, const sw_routed_plan *plan, const rt_wor
     a.chosen = p->chosen, a.share = p->share, a.top_k = p->top_k;
     a.ups = p->ups, a.downs = p->downs;
     a.n_pairs = (int)(p->n_tokens * p->top_k), a.n_experts = p->n_experts;
-    a.rows = plan->rows, a.even = plan->rows == 128 ? RT_MANY_BOX : 0;
+    a.rows = plan->rows, a.even = plan->rows > 64 ? kernel_of(plan)->box_rows : 0;
     a.x = is_bytes ? w->x_codes.d_codes : (const uint8_t *)p->x.d;
     a.x_stride = is_bytes ? row_bytes(p) : p->x.stride * 2;
     a.x_sorted = w->x, a.width = (int)row_bytes(p);
