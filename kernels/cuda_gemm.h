@@ -48,6 +48,14 @@ typedef struct sw_cuda_codes {
     int32_t *d_sums;   /* [m] sums of int8 codes, for weights with zero points */
 } sw_cuda_codes;
 
+/* Products of gates and their ups, for up to some ten tokens: the first half of the channels are
+ * gates, Y is [m, n_out / 2] and has act(gate) * up, each of both rounded to the dtype first. */
+typedef struct sw_cuda_glu {
+    bool is_wanted;    /* only where sw_cuda_gemm_takes_glu says so */
+    int act;           /* an sw_mlp_act, but not the square of relu */
+    float limit;       /* of those that clamp */
+} sw_cuda_glu;
+
 typedef struct sw_cuda_gemm {
     int64_t m;
     const void *d_x;   /* [m, k_in], row stride x_stride elements */
@@ -60,6 +68,7 @@ typedef struct sw_cuda_gemm {
     /* If d_codes is set: X, already quantized with `act`; d_x is not read. Otherwise
      * sw_cuda_gemm_run quantizes d_x into the workspace. */
     sw_cuda_codes x_codes;
+    sw_cuda_glu glu;
     /* The previous kernel of the stream does not write the weights, so that this one may start
      * reading them while that one still runs (programmatic dependent launch). */
     bool may_overlap;
@@ -81,6 +90,8 @@ typedef struct sw_cuda_plan {
  * SW_E_UNSUPPORTED: no kernel runs this dtype, format, group size or device. */
 sw_code sw_cuda_gemm_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device,
                           const char *kernel, sw_err *err) SW_MUST_USE;
+/* Whether the kernel that was chosen for p can take the activation along that p->glu names. */
+bool sw_cuda_gemm_takes_glu(const sw_cuda_gemm *p, const sw_cuda_plan *plan);
 /* Bytes of workspace in device memory that sw_cuda_gemm_run needs, aligned to 256; any content. */
 size_t sw_cuda_gemm_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan);
 /* Enqueue the product on `stream`, a cudaStream_t. m = 0 does nothing. SW_E_CUDA: the launch
@@ -112,6 +123,7 @@ typedef struct sw_cuda_tile {
     int n_tokens, n_channels; /* of a CTA */
     int n_stages, per_sm;
     bool is_scaled; /* weights are scaled before the product: scales have the dtype of X */
+    bool takes_gates; /* a CTA can have a tile of gates and that of their ups */
 } sw_cuda_tile;
 
 typedef struct sw_cuda_kernel {

@@ -163,6 +163,8 @@ static void plan_linear(planner *p, const sw_op *op)
 {
     const bool is_given = p->is_given;
     sw_buf src = op->src;
+    sw_planned_launch *l;
+    int n_ops;
 
     if (is_made_already(p, op->slot) || plan_fused(p, op)) return;
     p->is_given = false;
@@ -171,7 +173,14 @@ static void plan_linear(planner *p, const sw_op *op)
     reach(p, op->site, src, op->slot, is_given);
     if (p->has_stopped) return;
     make_room(p, op->dst);
-    add(p, SW_LAUNCH_LINEAR, op->dst, src, op->slot)->is_given = is_given;
+    l = add(p, SW_LAUNCH_LINEAR, op->dst, src, op->slot);
+    l->is_given = is_given;
+    if (p->step->has_tap || !p->weights->takes_glu[op->slot] ||
+        after_linear(p, op, &n_ops) != SW_AFTER_GLU)
+        return;
+    l->dst = SW_BUF_G;
+    l->after = SW_AFTER_GLU;
+    p->at += n_ops;
 }
 
 /* ---- attention ---- */

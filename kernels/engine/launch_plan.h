@@ -22,7 +22,7 @@ typedef enum sw_launch_kind {
     SW_LAUNCH_TO_BF16,   /* dst = X rounded to BF16 */
     SW_LAUNCH_SHOW,      /* no kernel: the tap sees src, which the linear in slot reads, at site */
     SW_LAUNCH_SHOW_KV,   /* no kernel: the tap sees keys and values */
-    SW_LAUNCH_LINEAR,    /* dst = src times the weight in slot, plus its bias */
+    SW_LAUNCH_LINEAR,    /* dst = src times the weight in slot, plus its bias; `after`: GLU */
     SW_LAUNCH_FUSED,     /* the same of one token, with the norm before it and what `after` says */
     SW_LAUNCH_HEADS,     /* head norms and rotations of Q and K; K and V into the cache */
     SW_LAUNCH_ROPE,      /* rotate dst alone, where it is */
@@ -40,7 +40,7 @@ typedef enum sw_launch_kind {
     SW_LAUNCH_COUNT
 } sw_launch_kind;
 
-/* What a product of one token does with its output. */
+/* What a product does with its output; that of several tokens does not add. */
 typedef enum sw_launch_after {
     SW_AFTER_STORE, /* dst = product */
     SW_AFTER_ADD,   /* X += product */
@@ -69,7 +69,7 @@ typedef struct sw_planned_launch {
     bool has_codes;         /* LINEAR: src has been left so */
     sw_op_kind op;          /* OP */
     sw_slot norm;           /* FUSED: src is norm(X) by this slot; SW_SLOT_COUNT: src as it is */
-    sw_launch_after after;  /* FUSED */
+    sw_launch_after after;  /* FUSED, LINEAR */
     sw_launch_heads heads;  /* HEADS, DECODE */
 } sw_planned_launch;
 
@@ -88,6 +88,8 @@ typedef struct sw_launch_weights {
     bool has_norm_bias[SW_SLOT_COUNT];
     /* Products of one token that there are kernels for, as SW_LAUNCH_FUSABLE bits. */
     uint8_t fusable[SW_SLOT_COUNT];
+    /* Products of gates and ups that leave what GLU makes of them. */
+    bool takes_glu[SW_SLOT_COUNT];
     /* Products whose inputs are quantized, by codes that a norm or a gate can leave. */
     bool takes_codes[SW_SLOT_COUNT];
 } sw_launch_weights;

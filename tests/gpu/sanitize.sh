@@ -31,6 +31,7 @@ test_quantizers special_values
 test_quantizers every_way
 test_gemm shared_rounds
 test_gemm_blocks
+test_gemm_gates
 test_outputs
 test_expert_lists
 test_routed several_blocks

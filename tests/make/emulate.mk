@@ -27,7 +27,7 @@ EMU_GEMM_GEN := $(addprefix $(BUILD)/gen/kernels/cuda/gemm/,$(addprefix weight_o
 EMU_REST  := $(addprefix kernels/cuda/,$(addprefix attention/attention_,wgmma.cu widen.cu) $(addprefix experts/routed_,few.cu many.cu run.cu \
              sort.cu) decode/decode_chain.cu)
 EMU_REST_GEN := $(foreach kind,int8 e4m3 int4_e4m3,$(BUILD)/gen/kernels/cuda/experts/routed_bytes_$(kind).cu)
-EMU_HOPPER := test_gemm test_gemm_blocks test_engine_ops test_routed test_chain
+EMU_HOPPER := test_gemm test_gemm_blocks test_gemm_gates test_engine_ops test_routed test_chain
 
 EMU_SRC   := $(EMU)/src
 EMU_FROM  := $(shell find kernels/cuda tests/gpu/support -name '*.cu' -o -name '*.cuh')
@@ -113,6 +113,7 @@ emulate-hopper: $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)) ## kernels of Hopper o
 	  SW_EMULATE_SM=90 SW_GEMM_KERNEL=$$row $(EMU)/hopper/test_gemm ring_turns || exit 1; done
 	$(Q)SW_EMULATE_SM=90 SW_GEMM_KERNEL=w4a16_split_k $(EMU)/hopper/test_gemm each_kernel_once
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_gemm_blocks
+	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_gemm_gates
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_ops test_prefill_here
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_ops test_pick
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_routed odd_shapes

@@ -4,7 +4,7 @@
 #define SW_KERNELS_CUDA_DECODE_ENGINE_ONE_OUTPUT_CUH
 
 #include "kernels/cuda/decode/engine_one_mma.cuh"
-#include "kernels/cuda/ops/engine_glu.cuh"
+#include "kernels/cuda/gemm/glu.cuh"
 
 /* A channel's own scale, where products have not taken it in. */
 template <int KIND>

@@ -7,8 +7,8 @@
 
 #include "kernels/cuda/decode/quantize_made.h"
 #include "kernels/cuda/gemm/gemm_rows.h"
+#include "kernels/cuda/gemm/glu.cuh"
 #include "kernels/cuda/gemm/quantize_codes.cuh"
-#include "kernels/cuda/ops/engine_glu.cuh"
 #include "kernels/cuda/ops/engine_launch.cuh"
 #include "kernels/cuda/ptx/caches.cuh"
 

@@ -380,17 +380,62 @@ sw_code sw_device_codes_for(sw_made_codes *out, sw_device_engine *e, int64_t n,
     return SW_OK;
 }
 
+/* A product of what lies there. */
+static sw_code run_codes(sw_device_engine *e, sw_cuda_gemm *p, sw_err *err)
+{
+    const int64_t k_in = p->tiles.k_in;
+    char *d_behind = (char *)e->d_gemm_work + sw_cuda_codes_bytes(p->m, k_in, &p->act);
+    sw_cuda_plan plan;
+    const sw_code rc = sw_cuda_gemm_plan(&plan, p, &e->device, NULL, err);
+
+    p->x_codes = sw_cuda_codes_at(e->d_gemm_work, p->m, k_in, &p->act);
+    return rc == SW_OK ? sw_cuda_gemm_run(p, &plan, d_behind, e->how.stream, err) : rc;
+}
+
 sw_code sw_device_coded_linear(sw_device_engine *e, sw_bf16_rows y, int64_t n,
                                const sw_device_weight *w, sw_err *err)
 {
     sw_cuda_gemm p = product_of(e, y.d, y.stride, (sw_bf16_rows){0}, n, w);
-    char *d_behind = (char *)e->d_gemm_work + sw_cuda_codes_bytes(n, w->k_in, &w->act);
-    sw_cuda_plan plan;
-    sw_code rc = sw_cuda_gemm_plan(&plan, &p, &e->device, NULL, err);
+    const sw_code rc = run_codes(e, &p, err);
 
-    p.x_codes = sw_cuda_codes_at(e->d_gemm_work, n, w->k_in, &w->act);
-    if (rc == SW_OK) rc = sw_cuda_gemm_run(&p, &plan, d_behind, e->how.stream, err);
     return rc == SW_OK ? add_bias(e, y.d, y.stride, false, n, w, err) : rc;
+}
+
+/* ---- gates and ups ---- */
+
+static sw_cuda_gemm gated_product_of(const sw_device_run *run, sw_bf16_rows y, sw_bf16_rows x,
+                                     const sw_device_weight *w)
+{
+    sw_cuda_gemm p = product_of(run->e, y.d, y.stride, x, run->n_tokens, w);
+
+    p.glu = (sw_cuda_glu){true, (int)run->e->m->act, (float)run->e->m->act_limit};
+    return p;
+}
+
+bool sw_device_takes_glu(const sw_device_run *run, sw_slot slot)
+{
+    const sw_device_weight *w = &run->block->linear[slot];
+    sw_cuda_plan plan;
+    sw_cuda_gemm p;
+    sw_err ignored = {0};
+
+    if (!w->tiles.codes || w->d_bias || w->tiles.spec.num == &sw_nums[SW_NUM_E2M1]) return false;
+    p = gated_product_of(run, (sw_bf16_rows){0}, (sw_bf16_rows){0}, w);
+    return sw_cuda_gemm_plan(&plan, &p, &run->e->device, NULL, &ignored) == SW_OK &&
+           sw_cuda_gemm_takes_glu(&p, &plan);
+}
+
+sw_code sw_device_gated_linear(const sw_device_run *run, sw_bf16_rows y, sw_bf16_rows x,
+                               bool has_codes, const sw_device_weight *w, sw_err *err)
+{
+    sw_cuda_gemm p = gated_product_of(run, y, x, w);
+    sw_cuda_plan plan;
+    sw_code rc;
+
+    if (has_codes) return run_codes(run->e, &p, err);
+    rc = plan_tiles(&plan, run->e, &p, err);
+    return rc == SW_OK ? sw_cuda_gemm_run(&p, &plan, run->e->d_gemm_work, run->e->how.stream, err)
+                       : rc;
 }
 
 /* ---- linears ---- */

@@ -225,6 +225,13 @@ static inline sw_f32_rows sw_device_side_rows(const sw_device_engine *e, int64_t
 }
 /* The SW_LAUNCH_FUSABLE bits of a product of the run's tokens with the weight in a slot. */
 uint8_t sw_device_fusable(const sw_device_run *run, sw_slot slot);
+/* Of the linear of gates and ups in that slot: whether its product for this run's tokens leaves
+ * what GLU makes of them, and that product, into y [n_tokens, n_out / 2];
+ * has_codes: of what lies where sw_device_codes_for says. */
+bool sw_device_takes_glu(const sw_device_run *run, sw_slot slot);
+sw_code sw_device_gated_linear(const sw_device_run *run, sw_bf16_rows y, sw_bf16_rows x,
+                               bool has_codes, const sw_device_weight *w,
+                               sw_err *err) SW_MUST_USE;
 /* Whether a product of the run's tokens with it takes codes that what comes before leaves. */
 bool sw_device_takes_codes(const sw_device_run *run, sw_slot slot);
 /* Where those of n tokens belong until the product with `w`, which must be the next to use the

@@ -101,6 +101,8 @@ static sw_code launch_linear(sw_device_run *run, const sw_planned_launch *l, sw_
     const sw_bf16_rows y = buffer(run, l->dst);
     const sw_device_weight *w = &run->block->linear[l->slot];
 
+    if (l->after == SW_AFTER_GLU)
+        return sw_device_gated_linear(run, y, input_of(run, l), l->has_codes, w, err);
     if (l->has_codes) return sw_device_coded_linear(run->e, y, run->n_tokens, w, err);
     return sw_device_linear(run->e, y.d, y.stride, false, input_of(run, l), run->n_tokens, w,
                             err);

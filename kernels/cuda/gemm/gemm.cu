@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 #include <string.h>
 
+#include "formats/model/model.h"
 #include "kernels/cuda/gemm/gemm_rows.h"
 
 extern "C" const sw_cuda_kernel sw_cuda_kernels[] = {
@@ -140,6 +141,18 @@ extern "C" sw_code sw_cuda_gemm_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
     return SW_OK;
 }
 
+/* Of quantized inputs only with one scale a channel and a token, and bytes in whole stages. */
+extern "C" bool sw_cuda_gemm_takes_glu(const sw_cuda_gemm *p, const sw_cuda_plan *plan)
+{
+    const sw_tiles *t = &p->tiles;
+    const bool is_plain = t->container_bits == 8 && t->n_groups == 1 && t->k_in % 128 == 0 &&
+                          p->act.scope != SW_ACT_GROUP;
+
+    return sw_cuda_kernels[plan->kernel].tiles[plan->tile].takes_gates &&
+           p->dtype == SW_DTYPE_BF16 && t->n_out % 128 == 0 &&
+           (p->act.scope == SW_ACT_NONE || is_plain) && p->glu.act != SW_MLP_RELU_SQUARED;
+}
+
 static bool quantizes(const sw_cuda_gemm *p)
 {
     return p->act.scope != SW_ACT_NONE && !p->x_codes.d_codes;
@@ -163,6 +176,8 @@ extern "C" sw_code sw_cuda_gemm_run(const sw_cuda_gemm *p, const sw_cuda_plan *p
     if (rc || p->m == 0) return rc;
     if (plan->tile >= *kernel->n_tiles || !kernel->can_run(p, plan->tile))
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s cannot run this problem", kernel->name);
+    if (p->glu.is_wanted && !sw_cuda_gemm_takes_glu(p, plan))
+        return SW_FAIL(err, SW_E_BUG, "%s of gates and ups", kernel->name);
     if (quantizes(p)) {
         with_codes.x_codes = sw_cuda_codes_at(d_workspace, p->m, k_in, &p->act);
         rc = sw_cuda_quantize(&with_codes.x_codes, p->d_x, p->x_stride, p->dtype, p->m, k_in,

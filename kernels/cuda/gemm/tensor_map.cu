@@ -40,28 +40,47 @@ sw_code sw_tensor_map_2d(CUtensorMap *map, const void *d_start, int elem_bytes, 
     return SW_OK;
 }
 
-sw_code sw_tensor_map_3d(CUtensorMap *map, const void *d_start, int elem_bytes, int64_t cols,
-                         int64_t rows, int64_t planes, int box_rows, int box_planes, sw_err *err)
+/* Dense planes; of `halves` halves, each so many planes. */
+static sw_code map_planes(CUtensorMap *map, const void *d_start, int elem_bytes, int64_t cols,
+                          int64_t rows, int64_t planes, int halves, int box_rows, int box_planes,
+                          sw_err *err)
 {
     static const CUtensorMapDataType types[] = {
         CU_TENSOR_MAP_DATA_TYPE_UINT8, CU_TENSOR_MAP_DATA_TYPE_UINT16,
         CU_TENSOR_MAP_DATA_TYPE_UINT32, CU_TENSOR_MAP_DATA_TYPE_UINT64};
     int type = elem_bytes == 8 ? 3 : elem_bytes / 2;
-    cuuint64_t dims[3] = {(cuuint64_t)cols, (cuuint64_t)rows, (cuuint64_t)planes};
-    cuuint64_t pitch = (cuuint64_t)(cols * elem_bytes), strides[2] = {pitch, pitch * dims[1]};
-    cuuint32_t box[3] = {(cuuint32_t)cols, (cuuint32_t)box_rows, (cuuint32_t)box_planes};
-    cuuint32_t steps[3] = {1, 1, 1};
+    cuuint64_t dims[4] = {(cuuint64_t)cols, (cuuint64_t)rows, (cuuint64_t)planes,
+                          (cuuint64_t)halves};
+    cuuint64_t pitch = (cuuint64_t)(cols * elem_bytes);
+    cuuint64_t strides[3] = {pitch, pitch * dims[1], pitch * dims[1] * dims[2]};
+    cuuint32_t box[4] = {(cuuint32_t)cols, (cuuint32_t)box_rows, (cuuint32_t)box_planes,
+                         (cuuint32_t)halves};
+    cuuint32_t steps[4] = {1, 1, 1, 1};
     PFN_cuTensorMapEncodeTiled_v12000 encode = NULL;
     sw_code rc = find_encode(&encode, err);
 
     if (rc) return rc;
-    if (encode(map, types[type], 3, (void *)d_start, dims, strides, box, steps,
+    if (encode(map, types[type], halves > 1 ? 4 : 3, (void *)d_start, dims, strides, box, steps,
                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
                CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
         return SW_FAIL(err, SW_E_CUDA, "no tensor map for W of %lld x %lld x %lld",
-                       (long long)planes, (long long)rows, (long long)cols);
+                       (long long)(planes * halves), (long long)rows, (long long)cols);
     return SW_OK;
+}
+
+sw_code sw_tensor_map_3d(CUtensorMap *map, const void *d_start, int elem_bytes, int64_t cols,
+                         int64_t rows, int64_t planes, int box_rows, int box_planes, sw_err *err)
+{
+    return map_planes(map, d_start, elem_bytes, cols, rows, planes, 1, box_rows, box_planes, err);
+}
+
+sw_code sw_tensor_map_halves(CUtensorMap *map, const void *d_start, int elem_bytes, int64_t cols,
+                             int64_t rows, int64_t planes, int box_rows, int box_planes,
+                             sw_err *err)
+{
+    return map_planes(map, d_start, elem_bytes, cols, rows, planes / 2, 2, box_rows,
+                      box_planes / 2, err);
 }
 
 sw_code sw_tensor_map_heads(CUtensorMap *map, const sw_heads_map *of, int box_rows, sw_err *err)

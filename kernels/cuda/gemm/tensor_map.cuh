@@ -20,6 +20,12 @@ sw_code sw_tensor_map_3d(CUtensorMap *map, const void *d_start, int elem_bytes, 
                          int64_t rows, int64_t planes, int box_rows, int box_planes,
                          sw_err *err) SW_MUST_USE;
 
+/* The same of planes in two halves, [2][planes / 2][rows][cols], in boxes of box_planes / 2 of each
+ * half: the first half's, then those as far on in the second. */
+sw_code sw_tensor_map_halves(CUtensorMap *map, const void *d_start, int elem_bytes, int64_t cols,
+                             int64_t rows, int64_t planes, int box_rows, int box_planes,
+                             sw_err *err) SW_MUST_USE;
+
 /* [seqs][rows][heads][dim] of BF16: heads of a row one behind the other, rows and sequences
  * `row_pitch` and `seq_pitch` elements apart; in boxes of box_rows rows of 64 elements of a head,
  * with the 128-byte swizzle, zeros outside. The start and all distances are multiples of 16

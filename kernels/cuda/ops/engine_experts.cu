@@ -1,7 +1,7 @@
 /* engine_experts.cu - experts of few tokens by lists that lie on the device: dense products, and
  * the sum over a token's experts. Quantized products are engine_one.cu's. And the lists of many
  * tokens, by expert. See engine_ops.h. */
-#include "kernels/cuda/ops/engine_glu.cuh"
+#include "kernels/cuda/gemm/glu.cuh"
 #include "kernels/cuda/ops/engine_launch.cuh"
 
 #define N_THREADS 256

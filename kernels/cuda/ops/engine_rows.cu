@@ -1,7 +1,7 @@
 /* engine_rows.cu - the row-wise steps of a decoder block. See engine_ops.h. */
 #include <math.h>
 
-#include "kernels/cuda/ops/engine_glu.cuh"
+#include "kernels/cuda/gemm/glu.cuh"
 #include "kernels/cuda/ops/engine_heads.cuh"
 #include "kernels/cuda/ptx/caches.cuh"
 

@@ -4,8 +4,8 @@
  */
 #include <math.h>
 
+#include "kernels/cuda/gemm/glu.cuh"
 #include "kernels/cuda/ops/engine_family.h"
-#include "kernels/cuda/ops/engine_glu.cuh"
 #include "kernels/cuda/ops/engine_launch.cuh"
 
 #define N_THREADS 256

@@ -367,6 +367,7 @@ static bool guards_hold(const uint8_t *d_guarded, size_t n_bytes)
 bool gpu_case_run(gpu_case *c, const sw_cuda_plan *plan)
 {
     const gpu_shape *s = &c->shape;
+    const int64_t n_out = s->n_out / (c->problem.glu.is_wanted ? 2 : 1);
     size_t work_bytes = sw_cuda_gemm_workspace_bytes(&c->problem, plan);
     uint8_t *d_work;
     sw_err err = {0};
@@ -384,7 +385,7 @@ bool gpu_case_run(gpu_case *c, const sw_cuda_plan *plan)
     MUST(cudaMemcpy(c->y, c->problem.d_y, c->y_bytes, cudaMemcpyDeviceToHost));
     for (int64_t m = 0; m < s->m; m++)
         for (int64_t n = 0; n < c->problem.y_stride; n++)
-            if ((c->y[m * c->problem.y_stride + n] == 0xffff) != (n >= s->n_out)) is_good = false;
+            if ((c->y[m * c->problem.y_stride + n] == 0xffff) != (n >= n_out)) is_good = false;
     return is_good;
 }
 

@@ -133,7 +133,8 @@ static void say_launch(char *text, const sw_planned_launch *l)
     case SW_LAUNCH_SHOW: say(text, "show %s at %s", src, sites[l->site]); break;
     case SW_LAUNCH_SHOW_KV: say(text, "show K V"); break;
     case SW_LAUNCH_LINEAR:
-        say(text, "%s = %s(%s%s)", dst, slot, l->has_codes ? "codes " : "", src);
+        say(text, l->after == SW_AFTER_GLU ? "%s = act(%s(%s%s)) * up" : "%s = %s(%s%s)", dst, slot,
+            l->has_codes ? "codes " : "", src);
         break;
     case SW_LAUNCH_FUSED: say_fused(text, l); break;
     case SW_LAUNCH_HEADS: say(text, "heads"), say_heads(text, &l->heads); break;

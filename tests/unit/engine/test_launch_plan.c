@@ -56,6 +56,7 @@ static void test_codes(void **state)
                "leaves X += T\n");
     coded.takes_codes[SW_SLOT_Q] = coded.takes_codes[SW_SLOT_DOWN] = false;
     coded.is_gate_joined = false;
+    memset(coded.takes_glu, true, sizeof coded.takes_glu); /* gates and ups are apart */
     check_plan(&m, 0, &coded, &step,
                "N = norm_attn(X)\n"
                "Q = q(N)\n"
@@ -65,6 +66,29 @@ static void test_codes(void **state)
                "G = gate(N)\n"
                "U = up(N)\n"
                "G = act(G) * U\n"
+               "T = down(G)\n"
+               "leaves X += T\n");
+}
+
+/* Products of gates and ups that leave what GLU makes of them. */
+static void test_gated(void **state)
+{
+    sw_launch_step step = one_token;
+    sw_launch_weights gated = joined;
+    sw_model m;
+
+    (void)state;
+    step.is_fused = step.has_chain = false;
+    memset(gated.takes_glu, true, sizeof gated.takes_glu);
+    memset(gated.takes_codes, true, sizeof gated.takes_codes);
+    read_model(&m, "arch/llama");
+    check_plan(&m, 0, &gated, &step,
+               "N = norm_attn(X) as codes for q\n"
+               "Q = q(codes N)\n"
+               "one A = attention(Q) turn Q turn K\n"
+               "T = o(A)\n"
+               "N = norm_mlp(X += T) as codes for gate\n"
+               "G = act(gate(codes N)) * up\n"
                "T = down(G)\n"
                "leaves X += T\n");
 }
@@ -553,14 +577,14 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_codes),
+        cmocka_unit_test(test_codes),        cmocka_unit_test(test_gated),
         cmocka_unit_test(test_llama_prompt), cmocka_unit_test(test_llama_decode),
         cmocka_unit_test(test_llama_sites),  cmocka_unit_test(test_qwen3),
         cmocka_unit_test(test_gemma3),       cmocka_unit_test(test_olmo2),
         cmocka_unit_test(test_gpt_oss),      cmocka_unit_test(test_phi3),
         cmocka_unit_test(test_gpt2),         cmocka_unit_test(test_deepseek),
-        cmocka_unit_test(test_experts_alone),
-        cmocka_unit_test(test_order),        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_experts_alone), cmocka_unit_test(test_order),
+        cmocka_unit_test(test_refusals),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,6 +49,9 @@ typedef struct w8a8_args {
     int record_bytes;        /* from one tile's scales to the next one's, in a stage */
     int tile_bytes, zero_none;
     int split;               /* CTAs of a cluster, which share k */
+    int gate_tiles;          /* tiles of gates: Y is [m, n_out / 2], glu_act(gate) * up; 0: none */
+    int glu_act;             /* an sw_mlp_act */
+    float glu_limit;
     w8a8_grid grid;          /* of the persistent kernels */
     int x_rows;              /* that a block brings of X: as many as there are tokens, if fewer */
     bool scales_are_bf16, y_is_bf16, y_is_aligned, has_x_groups;

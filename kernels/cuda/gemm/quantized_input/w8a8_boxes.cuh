@@ -27,6 +27,12 @@ static __device__ __forceinline__ w8a8_place w8a8_place_of(const w8a8_args &a)
     return p;
 }
 
+/* The CTA's i-th tile: neighbours, or a tile of gates and that of their ups. */
+static __device__ __forceinline__ int w8a8_tile(const w8a8_args &a, const w8a8_place &p, int i)
+{
+    return a.gate_tiles ? p.n_tile0 / 2 + i * a.gate_tiles : p.n_tile0 + i;
+}
+
 /* Stages one after the other, and the group of scales that each is in. */
 struct w8a8_walk {
     int stage, group, left; /* left: of stages in the group */
@@ -73,14 +79,15 @@ w8a8_box_weights(const w8a8_maps &maps, const w8a8_args &a, const w8a8_place &p,
 
     w8a8_box_scales<KIND, T, NT, GROUPED>(maps, a, p, at_k, stage, bar, policy);
     if (p.n_tile0 + NT <= a.n_tiles && 2 * at_k.stage + 2 <= a.k_tiles) {
-        const uint8_t *from =
-            a.codes + ((int64_t)p.n_tile0 * a.k_tiles + 2 * at_k.stage) * (at::tile_bytes / 2);
+        const int step = w8a8_tile(a, p, 1) - w8a8_tile(a, p, 0);
+        const uint8_t *from = a.codes + ((int64_t)w8a8_tile(a, p, 0) * a.k_tiles +
+                                         2 * at_k.stage) * (at::tile_bytes / 2);
 
 #pragma unroll
         for (int i = 0; i < NT; i++)
             sw_bulk_load(stage + at::w_at + i * at::tile_bytes,
-                         from + (int64_t)i * a.k_tiles * (at::tile_bytes / 2), at::tile_bytes, bar,
-                         policy);
+                         from + (int64_t)(i * step) * a.k_tiles * (at::tile_bytes / 2),
+                         at::tile_bytes, bar, policy);
     } else {
         sw_tensor_load_3d(stage + at::w_at, &maps.codes, 0,
                           at_k.stage * (at::tile_bytes / SW_W8A8_BLOCK_BYTES), p.n_tile0, bar,

@@ -7,7 +7,7 @@
 
 extern "C" const sw_cuda_tile sw_w4a16_tiles[] = {
 #define SW_NW4_TILE(name, T, MT, NWG, KW, ST, PER_SM, MODE) \
-    {#name, T, 64 * MT * NWG, ST, PER_SM, MODE == NW_SCALED},
+    {#name, T, 64 * MT * NWG, ST, PER_SM, MODE == NW_SCALED, MT * NWG == 2 && T <= 64},
 #define SW_NW4_PLAIN SW_NW4_TILE
 #define SW_NW4_USUAL SW_NW4_TILE
 #define SW_NW4_NOT_2 SW_NW4_TILE

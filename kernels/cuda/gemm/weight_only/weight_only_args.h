@@ -23,11 +23,15 @@ typedef struct nw_args {
     int scales_are_bf16;
     int y_is_aligned;       /* rows of Y start at multiples of 16 bytes */
     int split;              /* CTAs of a cluster */
+    int has_gates;          /* Y is [n_tokens, n_out / 2]: glu_act(gate) * up */
+    int glu_act;            /* an sw_mlp_act */
+    float glu_limit;
 } nw_args;
 
 /* What the copy engine brings, a box a stage: bytes beyond an array come as zeros. */
 typedef struct nw_maps {
     CUtensorMap x;      /* [n_tokens, k_in]: 64 inputs x T tokens, 128 B swizzle */
+    /* Of gates and ups n_tiles is two times half as many, and C / 128 of each are a box. */
     CUtensorMap codes;  /* [n_tiles, blocks along k, 2 KB; of 2 and 3 bits 1 and 1.5 KB]: C / 64 x
                            blocks of a stage x all */
     CUtensorMap scales; /* [n_tiles, n_groups, 64]: C / 64 x groups of a stage x all */

@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/gemm/weight_only/weight_only_args.h"
 #include "kernels/cuda/ptx/ptx_cluster.cuh"
+#include "kernels/cuda/ptx/ptx_shared.cuh"
 #include "kernels/cuda/ptx/ptx_warp.cuh"
 #include "kernels/cuda/ptx/whole_block.cuh"
 
@@ -46,6 +47,8 @@ struct nw_cut {
     static constexpr bool BF16 = BF16_, ZEROS = ZEROS_, GROUPED = MODE_ != NW_CHANNEL;
     static constexpr int NT = MT * NWG, C = 64 * NT;
     static constexpr int consumers = NWG * KW * 128;
+    /* Whether a tile of gates and that of their ups can be those of a CTA. */
+    static constexpr bool takes_gates = NT == 2 && T <= 64 && BF16 && GROUPED;
     static constexpr int threads = consumers + nw_copy_threads(PER_SM, KW);
     static constexpr int at_entry = 65536 / PER_SM / threads; /* registers of a thread */
     /* Whether products drain at the end of a stage: without, the compiler serializes those of two
@@ -141,6 +144,20 @@ __device__ __forceinline__ void nw_step(nw_walk *w, const nw_args &args)
     if (++w->in_group == args.group_stages) w->in_group = 0, w->group++;
 }
 
+/* A CTA's tiles: neighbours, or gates and their ups. */
+template <class P>
+__device__ __forceinline__ void nw_load_tiles(uint32_t to, const CUtensorMap *map, int row,
+                                              const nw_args &args, const nw_place &p,
+                                              uint32_t bar, uint64_t policy)
+{
+    if constexpr (P::takes_gates)
+        if (args.has_gates) {
+            sw_warp_load_4d(to, map, {0, row, p.n_tile0 / 2, 0}, bar, policy);
+            return;
+        }
+    sw_warp_load_3d(to, map, 0, row, p.n_tile0, bar, policy);
+}
+
 /* Codes, scales and zero points of the stage that `w` stands at, to which x_bytes of X come. */
 template <class P>
 __device__ __forceinline__ void nw_copy_weights(const nw_maps &maps, const nw_args &args,
@@ -154,12 +171,9 @@ __device__ __forceinline__ void nw_copy_weights(const nw_maps &maps, const nw_ar
     if (P::GROUPED) n_bytes += P::NT * P::GPS * 64 * (uint32_t)args.scale_bytes;
     if (P::ZEROS) n_bytes += P::NT * P::GPS * 64;
     sw_warp_expect(bar, n_bytes);
-    sw_warp_load_3d(stage + P::w_at, &maps.codes, 0, w.ks * P::blocks, p.n_tile0, bar,
-                   policy);
-    if (P::GROUPED)
-        sw_warp_load_3d(stage + P::s_at, &maps.scales, 0, group, p.n_tile0, bar, policy);
-    if (P::ZEROS)
-        sw_warp_load_3d(stage + P::z_at, &maps.zeros, 0, group, p.n_tile0, bar, policy);
+    nw_load_tiles<P>(stage + P::w_at, &maps.codes, w.ks * P::blocks, args, p, bar, policy);
+    if (P::GROUPED) nw_load_tiles<P>(stage + P::s_at, &maps.scales, group, args, p, bar, policy);
+    if (P::ZEROS) nw_load_tiles<P>(stage + P::z_at, &maps.zeros, group, args, p, bar, policy);
 }
 
 __device__ __forceinline__ uint32_t nw_x_bytes(const nw_args &args)

@@ -80,6 +80,9 @@ extern "C" nw_args sw_weight_only_args_of(const sw_cuda_gemm *p)
     a.group_stages = (int)(t->spec.group_elems / SW_WEIGHT_ONLY_STAGE_K);
     a.scale_bytes = t->spec.scale_dtype == SW_DTYPE_F32 ? 4 : 2;
     a.scales_are_bf16 = t->spec.scale_dtype == SW_DTYPE_BF16;
+    a.has_gates = p->glu.is_wanted;
+    a.glu_act = p->glu.act;
+    a.glu_limit = p->glu.limit;
     a.y_is_aligned = (uintptr_t)p->d_y % 16 == 0 && p->y_stride % 8 == 0;
     return a;
 }
@@ -94,17 +97,17 @@ extern "C" sw_code sw_weight_only_map_weights(nw_maps *maps, const sw_cuda_gemm 
     int scale_bytes = t->spec.scale_dtype == SW_DTYPE_F32 ? 4 : 2;
     int groups =
         group && group < SW_WEIGHT_ONLY_STAGE_K ? (int)(SW_WEIGHT_ONLY_STAGE_K / group) : 1;
-    sw_code rc =
-        sw_tensor_map_3d(&maps->codes, t->codes, 8, block_bytes / 8,
-                         sw_tiles_k(t->k_in) * tile_blocks, n_tiles,
-                         SW_WEIGHT_ONLY_STAGE_K / 64 * tile_blocks, box_tiles, err);
+    sw_code (*map)(CUtensorMap *map, const void *d_start, int elem_bytes, int64_t cols,
+                   int64_t rows, int64_t planes, int box_rows, int box_planes, sw_err *err) =
+        p->glu.is_wanted ? sw_tensor_map_halves : sw_tensor_map_3d;
+    sw_code rc = map(&maps->codes, t->codes, 8, block_bytes / 8, sw_tiles_k(t->k_in) * tile_blocks,
+                     n_tiles, SW_WEIGHT_ONLY_STAGE_K / 64 * tile_blocks, box_tiles, err);
 
     if (!rc)
-        rc = sw_tensor_map_3d(&maps->scales, t->scales, scale_bytes, 64, t->n_groups, n_tiles,
-                              groups, box_tiles, err);
+        rc = map(&maps->scales, t->scales, scale_bytes, 64, t->n_groups, n_tiles, groups,
+                 box_tiles, err);
     if (!rc && !t->spec.is_symmetric)
-        rc = sw_tensor_map_3d(&maps->zeros, t->zeros, 1, 64, t->n_groups, n_tiles, groups,
-                              box_tiles, err);
+        rc = map(&maps->zeros, t->zeros, 1, 64, t->n_groups, n_tiles, groups, box_tiles, err);
     return rc;
 }
 

@@ -30,6 +30,7 @@
 #define SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_WEIGHT_ONLY_WGMMA_CUH
 
 #include "kernels/cuda/gemm/cluster_sum.cuh"
+#include "kernels/cuda/gemm/glu.cuh"
 #include "kernels/cuda/gemm/weight_only/weight_only_pairs.cuh"
 
 /* ---- phase 3: the main loop of a consumer warpgroup ---- */
@@ -297,6 +298,51 @@ __device__ __forceinline__ void nw_store(const nw_args &args, const nw_place &p,
     }
 }
 
+__device__ __forceinline__ float nw_rounded(float v)
+{
+    return __uint_as_float((uint32_t)nw_round<true>(v) << 16);
+}
+
+/* Of gates and their ups, C / 2 channels further on: what a kernel of its own would make of both as
+ * they would have been stored. */
+template <class P>
+__device__ __forceinline__ void nw_store_gated(const nw_args &args, const nw_place &p,
+                                               uint32_t partial)
+{
+    constexpr int of_token = P::C / 8;
+    sw_cluster_pieces<1> pieces(p.rank, p.split, P::consumers,
+                                min(P::T, args.n_tokens - p.token0) * of_token);
+
+    for (; pieces.more(); pieces.turn()) {
+        int token = pieces.piece(0) / of_token, channel = pieces.piece(0) % of_token * 4;
+        uint32_t gate = partial + (uint32_t)(token * P::pitch + channel) * 4;
+        const uint32_t at[2] = {gate, gate + P::C / 2 * 4};
+        float v[2][4];
+
+        sw_cluster_sum<P::KW, P::partial_bytes>(v, at, p.rank, p.split);
+        sw_hold(v[0]);
+        sw_hold(v[1]);
+        if (!pieces.is_piece(0)) continue;
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            v[0][i] = sw_glu_of(args.glu_act, nw_rounded(v[0][i]), nw_rounded(v[1][i]),
+                                args.glu_limit);
+        nw_store4<true>(args, v[0], p.token0 + token, p.n_tile0 * 32 + channel);
+    }
+}
+
+template <class P>
+__device__ __forceinline__ void nw_store_all(const nw_args &args, const nw_place &p,
+                                             uint32_t partial)
+{
+    if constexpr (P::takes_gates)
+        if (args.has_gates) {
+            nw_store_gated<P>(args, p, partial);
+            return;
+        }
+    nw_store<P>(args, p, partial);
+}
+
 /* Barriers, by the warp that copies, which then fills the ring at once: the weights depend on no
  * earlier kernel. */
 template <class P>
@@ -384,7 +430,7 @@ __global__ void __launch_bounds__(P::threads, P::PER_SM)
                       sw_smem_addr(&s_zero));
         if (p.split > 1) sw_cluster_sync();
         else sw_named_sync(1, P::consumers);
-        nw_store<P>(args, p, ring);
+        nw_store_all<P>(args, p, ring);
         __syncwarp();
         if (p.split > 1) sw_cluster_part();
     }

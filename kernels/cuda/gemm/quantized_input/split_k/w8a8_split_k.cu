@@ -7,7 +7,7 @@
 
 extern "C" const sw_cuda_tile sw_w8a8_tiles[] = {
 #define SW_W8A8_TILE(name, T, MT, NWG, ST, PER_SM, COPIERS)                                        \
-    {#name, T, 64 * MT * NWG, ST, PER_SM, false},
+    {#name, T, 64 * MT * NWG, ST, PER_SM, false, MT * NWG == 2 && T <= 64},
 #include "kernels/cuda/gemm/quantized_input/split_k/w8a8_split_k_tiles.def"
 #undef SW_W8A8_TILE
 };
@@ -185,6 +185,9 @@ extern "C" w8a8_args sw_w8a8_args_of(const sw_cuda_gemm *p, int split)
     a.record_bytes = SW_W8A8_RECORD_BYTES;
     a.zero_none = t->spec.num->sym_zero;
     a.split = split;
+    a.gate_tiles = p->glu.is_wanted ? a.n_tiles / 2 : 0;
+    a.glu_act = p->glu.act;
+    a.glu_limit = p->glu.limit;
     a.scales_are_bf16 = t->spec.scale_dtype == SW_DTYPE_BF16;
     a.y_is_bf16 = p->dtype == SW_DTYPE_BF16;
     a.y_is_aligned = ((uintptr_t)p->d_y | (uintptr_t)(p->y_stride * 2)) % 16 == 0;

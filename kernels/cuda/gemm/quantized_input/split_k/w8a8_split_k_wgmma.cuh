@@ -20,6 +20,7 @@
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_SPLIT_K_W8A8_SPLIT_K_WGMMA_CUH
 
 #include "kernels/cuda/gemm/cluster_sum.cuh"
+#include "kernels/cuda/gemm/glu.cuh"
 #include "kernels/cuda/gemm/quantized_input/w8a8_boxes.cuh"
 #include "kernels/cuda/gemm/quantized_input/w8a8_pieces.cuh"
 
@@ -58,7 +59,7 @@ static __device__ __forceinline__ void w8a8_channel_scales(const w8a8_args &a, c
                                                            float *scales, int *zeros)
 {
     for (int i = (int)threadIdx.x; i < C; i += THREADS) {
-        int n_tile = p.n_tile0 + i / 64, slot = 2 * (i % 64 / 16 * 8 + i % 8) + i % 16 / 8;
+        int n_tile = w8a8_tile(a, p, i / 64), slot = 2 * (i % 64 / 16 * 8 + i % 8) + i % 16 / 8;
         int64_t at = (int64_t)n_tile * 64 + slot;
 
         scales[i] = 1;
@@ -76,17 +77,14 @@ struct w8a8_finish {
     uint32_t partial;               /* its sums in shared memory */
 };
 
-/* Four channels of one token, rounded and stored; both are counted from the CTA's first. */
+/* Four channels of one token, scaled and rounded; both are counted from the CTA's first. */
 template <int KIND, bool GROUPED, typename type>
-static __device__ __forceinline__ void w8a8_store4(const w8a8_args &a, const w8a8_place &p,
-                                                   const w8a8_finish &f, const type (&v)[4],
-                                                   int token, int channel)
+static __device__ __forceinline__ void w8a8_finish4(uint32_t (&out)[4], const w8a8_args &a,
+                                                    const w8a8_place &p, const w8a8_finish &f,
+                                                    const type (&v)[4], int token, int channel)
 {
-    int first = p.n_tile0 * 64 + channel;
-    uint16_t *to = a.y + (int64_t)(p.token0 + token) * a.y_stride + first;
     int x_sum = KIND == W8A8_INT8 && a.zeros ? a.x_sums[p.token0 + token] : 0;
     float x_scale = a.has_x_groups ? 1.0f : f.x_scales[token];
-    uint32_t out[4];
 
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -97,6 +95,14 @@ static __device__ __forceinline__ void w8a8_store4(const w8a8_args &a, const w8a
         if (!GROUPED) y *= f.scales[channel + i];
         out[i] = sw_round16(y * x_scale, a.y_is_bf16);
     }
+}
+
+/* And stored, from channel `first` of Y on. */
+static __device__ __forceinline__ void w8a8_put4(const w8a8_args &a, const uint32_t (&out)[4],
+                                                 int token, int first)
+{
+    uint16_t *to = a.y + (int64_t)token * a.y_stride + first;
+
     if (a.y_is_aligned && first + 4 <= a.n_out) {
         *(uint2 *)to = make_uint2(out[0] | out[1] << 16, out[2] | out[3] << 16);
         return;
@@ -133,10 +139,66 @@ static __device__ __forceinline__ void w8a8_store(const w8a8_args &a, const w8a8
             int piece = pieces.piece(h);
 
             sw_hold(v[h]); /* the last meeting wants them to have arrived, stored or not */
-            if (pieces.is_piece(h))
-                w8a8_store4<KIND, GROUPED>(a, p, f, v[h], piece / (C / 4), piece % (C / 4) * 4);
+            if (pieces.is_piece(h)) {
+                int token = piece / (C / 4), channel = piece % (C / 4) * 4;
+                uint32_t out[4];
+
+                w8a8_finish4<KIND, GROUPED>(out, a, p, f, v[h], token, channel);
+                w8a8_put4(a, out, p.token0 + token, p.n_tile0 * 64 + channel);
+            }
         }
     }
+}
+
+/* Whether a tile of gates and that of their ups can be those of a CTA. */
+template <int KIND, int T, int C, int MODE>
+__host__ __device__ constexpr bool w8a8_takes_gates(void)
+{
+    return C == 128 && T <= 64 && MODE == W8A8_PLAIN && !w8a8_is_int4(KIND);
+}
+
+/* Of gates and their ups, C / 2 channels further on: what a kernel of its own would make of both as
+ * they would have been stored, in BF16. */
+template <int KIND, int T, int C, int THREADS>
+static __device__ __forceinline__ void w8a8_store_gated(const w8a8_args &a, const w8a8_place &p,
+                                                        const w8a8_finish &f)
+{
+    using type = typename w8a8_sum<KIND>::type;
+    sw_cluster_pieces<1> pieces(p.rank, (uint32_t)a.split, THREADS,
+                                min(T, a.m - p.token0) * (C / 8));
+
+    for (; pieces.more(); pieces.turn()) {
+        int token = pieces.piece(0) / (C / 8), channel = pieces.piece(0) % (C / 8) * 4;
+        uint32_t gate = f.partial + (uint32_t)(token * w8a8_pitch<C>::elems + channel) * 4;
+        const uint32_t at[2] = {gate, gate + C / 2 * 4};
+        uint32_t out[2][4];
+        type v[2][4];
+
+        sw_cluster_sum<1, 0>(v, at, p.rank, (uint32_t)a.split);
+        sw_hold(v[0]);
+        sw_hold(v[1]);
+        if (!pieces.is_piece(0)) continue;
+#pragma unroll
+        for (int part = 0; part < 2; part++)
+            w8a8_finish4<KIND, false>(out[part], a, p, f, v[part], token, channel + part * C / 2);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            out[0][i] = sw_round16(sw_glu_of(a.glu_act, __uint_as_float(out[0][i] << 16),
+                                             __uint_as_float(out[1][i] << 16), a.glu_limit), true);
+        w8a8_put4(a, out[0], p.token0 + token, p.n_tile0 * 32 + channel);
+    }
+}
+
+template <int KIND, int T, int C, int THREADS, int MODE>
+static __device__ __forceinline__ void w8a8_store_all(const w8a8_args &a, const w8a8_place &p,
+                                                      const w8a8_finish &f)
+{
+    if constexpr (w8a8_takes_gates<KIND, T, C, MODE>())
+        if (a.gate_tiles) {
+            w8a8_store_gated<KIND, T, C, THREADS>(a, p, f);
+            return;
+        }
+    w8a8_store<KIND, T, C, THREADS, MODE != W8A8_PLAIN>(a, p, f);
 }
 
 /* Stages of the ring: what STAGES of 8-bit weights take holds more of 4 bits. */
@@ -252,8 +314,7 @@ static __global__ void __launch_bounds__(NWG * 128 + w8a8_copiers<COPIERS, MODE>
             a, p, ring, full, empty, partial, sw_smem_addr(&s_zero));
         if (is_cluster) sw_cluster_sync();
         else sw_named_sync(1, consumers);
-        w8a8_store<KIND, T, C, consumers, MODE != W8A8_PLAIN>(
-            a, p, {s_scales, s_x_scales, s_zeros, ring});
+        w8a8_store_all<KIND, T, C, consumers, MODE>(a, p, {s_scales, s_x_scales, s_zeros, ring});
         __syncwarp();
         if (is_cluster) sw_cluster_part();
     }

@@ -21,6 +21,7 @@
 template <int KIND_, int T_, int ROOM_, int MT_, int NWG_, int STAGES_, int GPS_, bool BF16_,
           bool ZEROS_>
 struct nwl_cut {
+    static constexpr bool takes_gates = false; /* see nw_load_tiles */
     static constexpr int KIND = KIND_, MODE = NW_SCALED, KW = 1, T = T_, ROOM = ROOM_, MT = MT_,
                          NWG = NWG_, STAGES = STAGES_, GPS = GPS_;
     static constexpr bool BF16 = BF16_, ZEROS = ZEROS_, GROUPED = true;

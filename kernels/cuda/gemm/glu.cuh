@@ -1,6 +1,6 @@
-/* engine_glu.cuh - what a feed-forward layer does to its gates. */
-#ifndef SW_KERNELS_CUDA_OPS_ENGINE_GLU_CUH
-#define SW_KERNELS_CUDA_OPS_ENGINE_GLU_CUH
+/* glu.cuh - what a feed-forward layer does to its gates. */
+#ifndef SW_KERNELS_CUDA_GEMM_GLU_CUH
+#define SW_KERNELS_CUDA_GEMM_GLU_CUH
 
 #include <math.h>
 
