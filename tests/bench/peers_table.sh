@@ -1,21 +1,28 @@
 #!/bin/bash
-# Our matrix kernels beside others', of one run on one device: peers_table.sh FORMAT... [K N]... -- M...
+# Our kernels beside others', of one run on one device: matrix products, or layers of routed experts.
 #
-# Arguments are those of tests/gpu/bench_gemm, which checks and times ours and cuBLASLt. PEERS has
-# other programs, one a line: NAME=COMMAND. Each is run by bash with what is timed in FORMATS, SHAPES
-# and TOKENS ("w4a16,fp8", "8192x8192,4096x28672" as KxN, "1,16") and prints
-#   FORMAT,KxN,M,us     or     FORMAT,KxN,M,us,OTHER
+#   peers_table.sh FORMAT... [K N]... -- M...
+#   BENCH=experts peers_table.sh [FORMAT:]E,HIDDEN,WIDE,TOP_K... -- M...
+#
+# Arguments are those of tests/gpu/bench_gemm, which checks and times ours and cuBLASLt, or of
+# bench_experts. PEERS has other programs, one a line: NAME=COMMAND. Each is run by bash with what is
+# timed in FORMATS, SHAPES and TOKENS ("w4a16,fp8"; "8192x8192,4096x28672" as KxN, or
+# "128x2048x768x8" as ExHIDDENxWIDExTOP_K; "1,16") and prints
+#   FORMAT,SHAPE,M,us     or     FORMAT,SHAPE,M,us,OTHER
 # for what it has, under another name where it times several kernels; times with the quantization of
 # X where the format has one. Lines that begin with '#' are passed on. Of several lines for one cell the smallest counts.
 #
 # The table has a line for each cell: our time, the peers', and the ratio of ours to the best of
 # them, with a star where we are slower; the worst ratio comes last. cuBLASLt in FP8 gets codes of X,
 # so its ratio is that of our time with codes given. LIMIT=R: exit code 1 when the worst ratio is
-# above R. CSV=FILE: the same as lines format,K,N,M,name,us. BENCH: another command than bench_gemm.
+# above R. CSV=FILE: the same as lines format,K,N,M,name,us (of experts:
+# format,experts,hidden,wide,top_k,M,name,us). BENCH: gemm, experts, or a command that prints their
+# tables.
 # Exit code 2: a program failed, or printed what is not understood.
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
-bench=${BENCH:-${BUILD:-build/release}/tests/gpu/bench_gemm}
+bench=${BENCH:-gemm}
+case $bench in gemm | experts) bench=${BUILD:-build/release}/tests/gpu/bench_$bench ;; esac
 T=$(mktemp -d "${TMPDIR:-/tmp}/swage-peers.XXXXXX") || exit 2
 trap 'rm -rf "$T"' EXIT
 die() {
@@ -24,16 +31,17 @@ die() {
 }
 
 $bench "$@" >"$T/bench" 2>"$T/stderr" || die "$bench: $(tail -n 1 "$T/bench" "$T/stderr" | tail -n 1)"
-# name,format,KxN,M,us,us to be compared with
+# name,format,shape,M,us,us to be compared with
 awk -F, '
 /^#/ || NF < 2 { print > "/dev/stderr"; next }
-$1 == "format" { for (i = 1; i <= NF; i++) at[$i] = i; next }
+$1 == "format" || $1 == "scheme" { for (i = 1; i <= NF; i++) at[$i] = i; next }
 !("us" in at) { exit 1 }
 {
     cell = $1 "," $2 "x" $3 "," $4
+    if ("experts" in at) cell = $1 "," $2 "x" $3 "x" $4 "x" $5 "," $at["tokens"]
     print "swage," cell "," $at["us"]
     for (i = 1; i <= split("cublas_bf16 cublas_fp8", peer, " "); i++) {
-        if ($at[peer[i] "_us"] + 0 <= 0) continue
+        if (!(peer[i] "_us" in at) || $at[peer[i] "_us"] + 0 <= 0) continue
         own = peer[i] == "cublas_fp8" ? $at["us_codes_given"] : $at["us"]
         if (own + 0 > 0) print peer[i] "," cell "," $at[peer[i] "_us"] "," own
     }
@@ -51,15 +59,16 @@ while IFS='=' read -r name command; do
         die "$name: exit $?: $(tail -n 1 "$T/stderr")"
     grep '^#' "$T/peer" >&2
     bad=$(grep -v '^#' "$T/peer" | grep -Evm 1 \
-        '^[a-z0-9_]+,[0-9]+x[0-9]+,[0-9]+,[0-9]+(\.[0-9]+)?(,[A-Za-z0-9_-]+)?$')
-    [ -z "$bad" ] || die "$name prints '$bad'; want FORMAT,KxN,M,us"
+        '^[a-z0-9_]+,[0-9]+(x[0-9]+)+,[0-9]+,[0-9]+(\.[0-9]+)?(,[A-Za-z0-9_-]+)?$')
+    [ -z "$bad" ] || die "$name prints '$bad'; want FORMAT,SHAPE,M,us"
     awk -F, -v name="$name" '!/^#/ {
         print (NF > 4 ? $5 : name) "," $1 "," $2 "," $3 "," $4 }' "$T/peer" >>"$T/times"
 done <<<"${PEERS:-}"
 
 if [ -n "${CSV:-}" ]; then
-    awk -F, 'BEGIN { print "format,K,N,M,name,us" }
-        { sub("x", ",", $3); print $2 "," $3 "," $4 "," $1 "," $5 }' "$T/times" >"$CSV" || exit 2
+    awk -F, 'NR == 1 {
+        print "format," ($3 ~ /x.*x/ ? "experts,hidden,wide,top_k" : "K,N") ",M,name,us" }
+        { gsub("x", ",", $3); print $2 "," $3 "," $4 "," $1 "," $5 }' "$T/times" >"$CSV" || exit 2
 fi
 awk -F, -v limit="${LIMIT:-0}" '
 function keep(name, cell, us, own) {
@@ -75,18 +84,21 @@ function keep(name, cell, us, own) {
 $1 == "swage" && !(cell in order) { order[cell] = ++n_cells; cells[n_cells] = cell }
 { if ($5 > 0) keep($1, cell, $5 + 0, $6) }
 END {
-    printf "%-9s %13s %6s", "format", "K x N", "M"
-    for (i = 1; i <= n_names; i++) printf " %12s", names[i]
+    is_moe = cells[1] ~ /x.*x/
+    start = is_moe ? "%-9s %16s %6s" : "%-9s %13s %6s"
+    for (i = 1; i <= n_names; i++) broad[i] = length(names[i]) > 12 ? length(names[i]) : 12
+    printf start, "format", is_moe ? "experts" : "K x N", "M"
+    for (i = 1; i <= n_names; i++) printf " %" broad[i] "s", names[i]
     print "    ratio"
     for (c = 1; c <= n_cells; c++) {
         cell = cells[c]
         split(cell, part, ",")
-        printf "%-9s %13s %6d", part[1], part[2], part[3]
+        printf start, part[1], part[2], part[3]
         ratio = 0
         for (i = 1; i <= n_names; i++) {
             name = names[i]
-            if (!((name, cell) in time)) { printf " %12s", "-"; continue }
-            printf " %12.2f", time[name, cell]
+            if (!((name, cell) in time)) { printf " %" broad[i] "s", "-"; continue }
+            printf " %" broad[i] ".2f", time[name, cell]
             if (name == "swage") continue
             own = of[name, cell] ? of[name, cell] : time["swage", cell]
             if (own / time[name, cell] > ratio) { ratio = own / time[name, cell]; best = name }

@@ -45,8 +45,30 @@ table 0 LIMIT=1.31
 table 0 PEERS=
 line 'fp8 4096x28672 256 73.30 104.00 58.00 1.034*'
 
+# layers of experts: four numbers a shape, the faster of two lines of ours, and of a peer's
+cat >"$T/layers" <<'BENCH'
+echo 'scheme,experts,hidden,wide,top_k,tokens,rows,us,us_same,TB/s,TFLOP/s,percent,off'
+echo 'w4a16,128,2048,768,8,1024,128,264.1,261.0,1.18,293,30,4.5e-03'
+echo 'w4a16,128,2048,768,8,1024,96,250.0,261.0,1.18,293,30,4.5e-03'
+echo 'fp8,8,4096,14336,2,16,16,459.2,461.5,3.05,25,64,0.0e+00'
+BENCH
+layers='echo w4a16,128x2048x768x8,1024,247.0,humming_grouped; echo fp8,8x4096x14336x2,16,600'
+table 0 BENCH="bash $T/layers" CSV="$T/csv" "PEERS=cutlass=$layers"
+line 'format experts M swage humming_grouped cutlass ratio'
+line 'w4a16 128x2048x768x8 1024 250.00 247.00 - 1.012*'
+line 'fp8 8x4096x14336x2 16 459.20 - 600.00 0.765'
+[ "$(tail -n 1 "$T/stdout")" = '2 cells, slower in 1; worst ratio 1.012: w4a16 128x2048x768x8 1024 beside humming_grouped' ] ||
+    fail "the last line is $(tail -n 1 "$T/stdout")"
+grep -qx 'format,experts,hidden,wide,top_k,M,name,us' "$T/csv" || fail "the CSV begins $(head -n 1 "$T/csv")"
+grep -qx 'fp8,8,4096,14336,2,16,cutlass,600' "$T/csv" || fail 'no line of a layer in the CSV'
+mkdir -p "$T/build/tests/gpu"
+{ echo '#!/bin/bash'; cat "$T/layers"; } >"$T/build/tests/gpu/bench_experts"
+chmod +x "$T/build/tests/gpu/bench_experts"
+table 0 BENCH=experts BUILD="$T/build" "PEERS=cutlass=$layers"
+line 'fp8 8x4096x14336x2 16 459.20 - 600.00 0.765'
+
 table 2 "PEERS=slow=echo w4a16,8192x8192,1"
-grep -q "slow prints 'w4a16,8192x8192,1'; want FORMAT,KxN,M,us" "$T/stderr" || fail 'a bad line passes'
+grep -q "slow prints 'w4a16,8192x8192,1'; want FORMAT,SHAPE,M,us" "$T/stderr" || fail 'a bad line passes'
 table 2 "PEERS=gone=echo no card >&2; exit 3"
 table 2 "PEERS=swage=echo w4a16,8192x8192,1,1"
 printf 'echo no card >&2\nexit 3\n' >"$T/gone"
