@@ -304,15 +304,10 @@ static const struct {
     {"Strip", parse_strip, run_strip},         {"Metaspace", parse_metaspace, run_metaspace},
 };
 
-typedef struct parse_target {
-    sw_decoder *out;
-    sw_arena *arena;
-} parse_target;
-
-static sw_code parse_step(void *self, const cJSON *json, const char *type, sw_err *err)
+static sw_code parse_step(void *self, const cJSON *json, const char *type, sw_arena *arena,
+                          sw_err *err)
 {
-    parse_target *target = self;
-    sw_decoder *out = target->out;
+    sw_decoder *out = self;
     sw_decode_step *step = &out->steps[out->n_steps];
 
     if (out->n_steps == SW_STEPS_MAX)
@@ -323,7 +318,7 @@ static sw_code parse_step(void *self, const cJSON *json, const char *type, sw_er
         out->n_steps++;
         step->run = kinds[i].run;
         step->type = kinds[i].type;
-        if (kinds[i].parse) rc = kinds[i].parse(step, json, target->arena, err);
+        if (kinds[i].parse) rc = kinds[i].parse(step, json, arena, err);
         if (rc != SW_OK) sw_err_prefix(err, "decoder %s", type);
         return rc;
     }
@@ -332,9 +327,7 @@ static sw_code parse_step(void *self, const cJSON *json, const char *type, sw_er
 
 sw_code sw_decoder_parse(sw_decoder *out, const cJSON *json, sw_arena *arena, sw_err *err)
 {
-    parse_target target = {out, arena};
-
-    return sw_part_each(json, "decoder", "decoders", parse_step, &target, err);
+    return sw_part_each(json, "decoder", "decoders", parse_step, out, arena, err);
 }
 
 sw_code sw_decoder_run(const sw_decoder *decoder, sw_text_buf *out, sw_text_list *tokens,

@@ -135,15 +135,10 @@ static const struct {
     {"NFKC", NULL, run_form},                {"NFKD", NULL, run_form},
 };
 
-typedef struct parse_target {
-    sw_normalizer *out;
-    sw_arena *arena;
-} parse_target;
-
-static sw_code parse_step(void *self, const cJSON *json, const char *type, sw_err *err)
+static sw_code parse_step(void *self, const cJSON *json, const char *type, sw_arena *arena,
+                          sw_err *err)
 {
-    parse_target *target = self;
-    sw_normalizer *out = target->out;
+    sw_normalizer *out = self;
     sw_norm_step *step = &out->steps[out->n_steps];
 
     if (out->n_steps == SW_STEPS_MAX)
@@ -155,7 +150,7 @@ static sw_code parse_step(void *self, const cJSON *json, const char *type, sw_er
         step->run = kinds[i].run;
         step->type = kinds[i].type;
         step->form = sw_normal_form_find(type);
-        if (kinds[i].parse) rc = kinds[i].parse(step, json, target->arena, err);
+        if (kinds[i].parse) rc = kinds[i].parse(step, json, arena, err);
         if (rc != SW_OK) sw_err_prefix(err, "normalizer %s", type);
         return rc;
     }
@@ -164,9 +159,7 @@ static sw_code parse_step(void *self, const cJSON *json, const char *type, sw_er
 
 sw_code sw_normalizer_parse(sw_normalizer *out, const cJSON *json, sw_arena *arena, sw_err *err)
 {
-    parse_target target = {out, arena};
-
-    return sw_part_each(json, "normalizer", "normalizers", parse_step, &target, err);
+    return sw_part_each(json, "normalizer", "normalizers", parse_step, out, arena, err);
 }
 
 void sw_normalizer_start(sw_normalizer *normalizer, const sw_growth *growth)

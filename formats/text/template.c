@@ -86,10 +86,12 @@ static sw_code parse_template(sw_template *out, const cJSON *json, sw_err *err)
     return rc;
 }
 
-static sw_code parse_processor(void *self, const cJSON *json, const char *type, sw_err *err)
+static sw_code parse_processor(void *self, const cJSON *json, const char *type, sw_arena *arena,
+                               sw_err *err)
 {
     sw_code rc;
 
+    (void)arena;
     if (!strcmp(type, "ByteLevel")) return SW_OK; /* ByteLevel only changes offsets */
     if (strcmp(type, "TemplateProcessing") != 0)
         return sw_part_unsupported("post_processor", type, err);
@@ -100,7 +102,7 @@ static sw_code parse_processor(void *self, const cJSON *json, const char *type, 
 
 sw_code sw_template_parse(sw_template *out, const cJSON *json, sw_err *err)
 {
-    return sw_part_each(json, "post_processor", "processors", parse_processor, out, err);
+    return sw_part_each(json, "post_processor", "processors", parse_processor, out, NULL, err);
 }
 
 void sw_template_free(sw_template *tmpl)

@@ -24,7 +24,7 @@ sw_code sw_part_unsupported(const char *stage, const char *type, sw_err *err)
 
 /* The depth of nesting is bounded by the limit on the depth of JSON. */
 sw_code sw_part_each(const cJSON *json, const char *stage, const char *members, sw_part_fn parse,
-                     void *self, sw_err *err)
+                     void *self, sw_arena *arena, sw_err *err)
 {
     const char *type;
     const cJSON *member;
@@ -32,11 +32,12 @@ sw_code sw_part_each(const cJSON *json, const char *stage, const char *members, 
 
     if (!json) return SW_OK;
     if ((rc = sw_part_type(&type, json, stage, err)) != SW_OK) return rc;
-    if (strcmp(type, "Sequence") != 0) return parse(self, json, type, err);
+    if (strcmp(type, "Sequence") != 0) return parse(self, json, type, arena, err);
     member = sw_json_member(json, members);
     if (!cJSON_IsArray(member))
         return SW_FAIL(err, SW_E_FORMAT, "%s Sequence: no \"%s\"", stage, members);
     for (member = member->child; member; member = member->next)
-        if ((rc = sw_part_each(member, stage, members, parse, self, err)) != SW_OK) return rc;
+        if ((rc = sw_part_each(member, stage, members, parse, self, arena, err)) != SW_OK)
+            return rc;
     return SW_OK;
 }

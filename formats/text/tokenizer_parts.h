@@ -25,11 +25,12 @@ sw_code sw_part_type(const char **type, const cJSON *json, const char *stage,
                      sw_err *err) SW_MUST_USE;
 sw_code sw_part_unsupported(const char *stage, const char *type, sw_err *err) SW_MUST_USE;
 
-typedef sw_code (*sw_part_fn)(void *self, const cJSON *json, const char *type, sw_err *err);
+typedef sw_code (*sw_part_fn)(void *self, const cJSON *json, const char *type, sw_arena *arena,
+                              sw_err *err);
 /* Calls `parse` for a stage that is no "Sequence", else for each of its array `members`, which may
  * be sequences again. `json` may be NULL: no stage. */
 sw_code sw_part_each(const cJSON *json, const char *stage, const char *members, sw_part_fn parse,
-                     void *self, sw_err *err) SW_MUST_USE;
+                     void *self, sw_arena *arena, sw_err *err) SW_MUST_USE;
 
 /* --- normalizer -------------------------------------------------------------------------- */
 
