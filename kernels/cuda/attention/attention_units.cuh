@@ -9,8 +9,9 @@
 #ifndef SW_KERNELS_CUDA_ATTENTION_ATTENTION_UNITS_CUH
 #define SW_KERNELS_CUDA_ATTENTION_ATTENTION_UNITS_CUH
 
-#include <limits.h>
 #include <stdint.h>
+
+#include "kernels/cuda/ops/engine_heads.cuh"
 
 struct aw_args {
     const float *sinks;     /* [n_heads] or NULL */
@@ -30,13 +31,6 @@ struct aw_unit {
     int there;              /* keys of the sequence */
     int last_tile, n_tiles;
 };
-
-/* How many keys, from its own back, the query at a position sees. */
-__device__ __forceinline__ int aw_seen(const aw_args &a, int position)
-{
-    if (a.chunk) return position % a.chunk + 1;
-    return a.window ? a.window : INT_MAX;
-}
 
 /* The unit of this CTA in a round, n_units or more: none. */
 __device__ __forceinline__ int aw_unit_at(int round)
@@ -69,7 +63,7 @@ __device__ __forceinline__ aw_unit aw_unit_of(const aw_args &a, int at)
     const int first = a.first ? __shfl_sync(~0u, a.first[u.seq], 0) : 0;
     u.position = first + u.row0;
     u.there = first + a.seq_len;
-    const int oldest = max(0, u.position + 1 - aw_seen(a, u.position));
+    const int oldest = max(0, u.position + 1 - sw_keys_seen(a, u.position));
 
     u.last_tile = (min(u.there, u.position + ROWS) - 1) / KEYS;
     u.n_tiles = u.last_tile - oldest / KEYS + 1;

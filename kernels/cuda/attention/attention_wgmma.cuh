@@ -186,7 +186,7 @@ __device__ __forceinline__ bool aw_is_cut(const aw_args &a, const aw_rows<P> &r,
     const int last = r.position + 63;
 
     if (key0 + P::KEYS - 1 > r.position) return true;
-    return (a.window || a.chunk) && last + 1 - aw_seen(a, last) > key0;
+    return (a.window || a.chunk) && last + 1 - sw_keys_seen(a, last) > key0;
 }
 
 template <class P>
@@ -337,7 +337,7 @@ __device__ __forceinline__ void aw_begin(aw_rows<P> &r, const aw_args &a, const 
     for (int row = 0; row < 2; row++) {
         r.top[row] = sink;
         r.sum[row] = a.sinks && lane % 4 == 0 ? 1.0f : 0.0f;
-        r.seen[row] = aw_seen(a, r.mine + 8 * row);
+        r.seen[row] = sw_keys_seen(a, r.mine + 8 * row);
     }
 }
 

@@ -5,6 +5,7 @@
 #include "formats/model/model.h"
 #include "kernels/cuda/ops/engine_launch.cuh"
 #include "kernels/cuda/ptx/ptx_cluster.cuh"
+#include "kernels/engine/sparse/key_digits.h"
 
 #define EXPERTS_MAX 1024
 #define N_THREADS 512
@@ -15,18 +16,10 @@
 #define FEW_TOKENS 16
 #define N_AHEAD 8 /* loads of 16 bytes of a lane that do not wait for the kernel ahead */
 
-/* Numbers without a sign in the order of floats, NaN the lowest; none is 0. */
-static __device__ __forceinline__ unsigned order_of(float r)
-{
-    const unsigned bits = __float_as_uint(fmaxf(r, -INFINITY) + 0.0f);
-
-    return bits & 1u << 31 ? ~bits : bits | 1u << 31;
-}
-
 /* The best that a warp has left, in order of falling rank, then rising index. Those of a lane, of
  * EACH at most: lane, lane + 32, ... */
 template <int EACH> struct contest {
-    unsigned keys[EACH]; /* 0: none, or none any more */
+    unsigned keys[EACH]; /* ordered as ranks are, NaN the lowest; 0: none, or none any more */
     unsigned top;        /* the largest of them, */
     int id;              /* and whose it is */
 };
@@ -51,7 +44,7 @@ static __device__ __forceinline__ contest<EACH> begin_contest(const float *ranks
 
 #pragma unroll
     for (int j = 0; j < EACH; j++)
-        c.keys[j] = 32 * j + (int)threadIdx.x < n ? order_of(ranks[j]) : 0;
+        c.keys[j] = 32 * j + (int)threadIdx.x < n ? sw_key_rank(fmaxf(ranks[j], -INFINITY)) : 0;
     find_top(c);
     return c;
 }
@@ -226,6 +219,7 @@ template <int EACH> static __global__ void __launch_bounds__(32) swk_route(sw_ro
     choose_experts<EACH>(a, blockIdx.x, a.logits + (int64_t)blockIdx.x * a.n_experts);
 }
 
+#if __CUDA_ARCH__ >= 900
 /* The product of eight elements, added up. */
 static __device__ __forceinline__ float add_eight(float sum, const sw_eight &x, const sw_eight &w)
 {
@@ -276,6 +270,8 @@ static __device__ __forceinline__ void collect(float *s_logits, float *s_mine, i
         *(float4 *)to = make_float4(four[0], four[1], four[2], four[3]);
     }
 }
+
+#endif
 
 /* grid (PARTS x tokens): in each round a warp makes a logit. Weights are on their way before the
  * kernel ahead has ended. */

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/ops/engine_far.cuh"
 #include "kernels/cuda/ops/engine_launch.cuh"
+#include "kernels/engine/sparse/key_digits.h"
 
 #define N_THREADS 256
 
@@ -159,9 +160,7 @@ static __device__ __forceinline__ uint32_t rank_of(const sw_far_choice &a, int64
 
     for (int64_t h = 0; h < a.n_heads; h++)
         sum += weights[h] * fmaxf(products[h * a.stride], 0.0f);
-    const uint32_t bits = __float_as_uint(sum + 0.0f);
-
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    return sw_key_rank(sum);
 }
 
 /* How many of the block's ranks reach a bound. */

@@ -3,6 +3,7 @@
 #define SW_KERNELS_CUDA_OPS_ENGINE_HEADS_CUH
 
 #include <cuda_fp8.h>
+#include <limits.h>
 
 #include "kernels/cuda/ops/engine_launch.cuh"
 
@@ -76,6 +77,13 @@ static inline sw_attn_args sw_settle_scales(const sw_attn_args *a)
     if (a->kv.kind) settled.scale *= a->kv.k_scale;
     else settled.kv.v_scale = 1.0f;
     return settled;
+}
+
+/* How many keys, from its own back, the query at a position sees, by chunk and window of `a`. */
+template <typename A> static __device__ __forceinline__ int sw_keys_seen(const A &a, int position)
+{
+    if (a.chunk) return position % a.chunk + 1;
+    return a.window ? (int)a.window : INT_MAX;
 }
 
 /* Of kernels that read caches, the one for elements of a kind. */

@@ -10,7 +10,6 @@
  *   products   S [16, keys] = Q K^T     ldmatrix of Q and K rows
  *              O [16, dims] += P V      ldmatrix.trans of V rows
  */
-#include <limits.h>
 #include <math.h>
 
 #include "kernels/cuda/ops/engine_heads.cuh"
@@ -122,20 +121,13 @@ static __device__ void score_tile(float (&s)[cut<D>::n_keys / 8][4], const sw_bf
     }
 }
 
-/* How many keys, from its own back, the query at a position sees. */
-static __device__ int keys_seen(const sw_attn_args &a, int position)
-{
-    if (a.chunk) return position % a.chunk + 1;
-    return a.window ? (int)a.window : INT_MAX;
-}
-
 /* Scores of keys that a query may not see become -inf; of the others, in powers of two. */
 template <int D>
 static __device__ void mask_tile(float (&s)[cut<D>::n_keys / 8][4], const sw_attn_args &a,
                                  float slope, int position, int key0)
 {
     const int column = threadIdx.x % 4 * 2;
-    const int seen[2] = {keys_seen(a, position), keys_seen(a, position + 8)};
+    const int seen[2] = {sw_keys_seen(a, position), sw_keys_seen(a, position + 8)};
 
 #pragma unroll
     for (int n = 0; n < cut<D>::n_keys / 8; n++)
@@ -274,7 +266,7 @@ static __global__ void __launch_bounds__(32 * N_WARPS)
     const int64_t first = a.first ? a.first[seq] : 0, n_there = first + a.seq_len;
     const int64_t end = min(n_there, first + row0 + N_QUERIES);
     const int64_t oldest =
-        max((int64_t)0, first + row0 + 1 - keys_seen(a, (int)(first + row0)));
+        max((int64_t)0, first + row0 + 1 - sw_keys_seen(a, (int)(first + row0)));
     const int kv_head = head / (a.n_heads / a.n_kv_heads);
     const T *k = (const T *)a.k.d + seq * a.k_seq + (int64_t)kv_head * a.head_dim;
     const T *v = (const T *)a.v.d + seq * a.v_seq + (int64_t)kv_head * a.v_head_dim +
