@@ -80,6 +80,11 @@ sw_dtype sw_scale_dtype_f16(sw_dtype model_dtype)
     return SW_DTYPE_F16;
 }
 
+bool sw_dialect_holds_kv(const sw_dialect *dialect, const sw_num *num)
+{
+    return dialect->holds_kv_scales && (num == &sw_nums[SW_NUM_E4M3] || dialect->names_kv_codes);
+}
+
 sw_dtype sw_scale_dtype_like_model(sw_dtype model_dtype)
 {
     return model_dtype == SW_DTYPE_BF16 ? SW_DTYPE_BF16 : SW_DTYPE_F16;

@@ -110,6 +110,8 @@ typedef struct sw_dialect {
 extern const sw_dialect *const sw_dialects[]; /* ends with NULL */
 const sw_dialect *sw_dialect_find(const char *name);            /* NULL when unknown */
 const sw_dialect *sw_dialect_detect(const cJSON *quant_config); /* NULL when no dialect claims it */
+/* Whether it has a place for the scales of a cache in codes of `num`. */
+bool sw_dialect_holds_kv(const sw_dialect *dialect, const sw_num *num);
 /* The dialects of the table of conversions (sw_conversion_exact): these and "gguf". */
 extern const sw_dialect *const sw_conversion_dialects[]; /* ends with NULL */
 /* "bf16", "f16", "f32": plain floats, as targets of a conversion; see dialect_dense.c. */

@@ -26,9 +26,8 @@ sw_code sw_kv_range_find(sw_kv_range *out, sw_streams *streams, const sw_block *
 float sw_kv_scale_of(float amax, const sw_num *num);
 
 /* k_scale and v_scale, for codes of `num`, of the present block, whose attention inputs are
- * quantized. The streams stay
- * where they are: at the block's input. 1 for what is all zeros. SW_E_FORMAT: a key or a value is
- * not finite. */
+ * quantized. The streams stay where they are: at the block's input. 1 for what is all zeros.
+ * SW_E_FORMAT: a key or a value is not finite. */
 sw_code sw_kv_scales_find(float *k_scale, float *v_scale, sw_streams *streams,
                           const sw_num *num, const sw_block *quantized,
                           const sw_progress *progress, sw_err *err) SW_MUST_USE;

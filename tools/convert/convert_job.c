@@ -70,8 +70,7 @@ static const sw_num *kv_num_of(const sw_checkpoint *source, const sw_dialect *ta
 {
     const sw_num *num = source->qconfig.kv_num ? source->qconfig.kv_num : &sw_nums[SW_NUM_E4M3];
 
-    if (!target->holds_kv_scales || !has_kv_scales(source)) return NULL;
-    return target->names_kv_codes || num == &sw_nums[SW_NUM_E4M3] ? num : NULL;
+    return sw_dialect_holds_kv(target, num) && has_kv_scales(source) ? num : NULL;
 }
 
 /* What writes: the checkpoint, and the tiles beside it where they are wanted. */

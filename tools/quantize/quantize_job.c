@@ -282,13 +282,11 @@ static int n_ranks_of(const job *j)
 static sw_code check_kv(const job *j, sw_err *err)
 {
     const sw_num *num = j->settings.quant.kv_num;
-    const bool is_e4m3 = num == &sw_nums[SW_NUM_E4M3];
 
-    if (!num || (j->dialect->holds_kv_scales && (is_e4m3 || j->dialect->names_kv_codes)))
-        return SW_OK;
+    if (!num || sw_dialect_holds_kv(j->dialect, num)) return SW_OK;
     return SW_FAIL(err, SW_E_UNSUPPORTED, "%s cannot store the scales of a KV cache in %s; "
                    "use --format compressed-tensors%s", j->dialect->name, num->name,
-                   is_e4m3 ? " or fp8" : "");
+                   num == &sw_nums[SW_NUM_E4M3] ? " or fp8" : "");
 }
 
 /* Scales that no layer has would be left out without a word. */

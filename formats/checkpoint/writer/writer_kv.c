@@ -29,7 +29,7 @@ sw_code sw_writer_declare_kv(sw_ckpt_writer *w, sw_err *err)
     if (!w->dialect->holds_kv_scales)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: has no place for the scales of a quantized "
                        "cache; use --format compressed-tensors or fp8", w->dialect->name);
-    if (w->qconfig.kv_num != &sw_nums[SW_NUM_E4M3] && !w->dialect->names_kv_codes)
+    if (!sw_dialect_holds_kv(w->dialect, w->qconfig.kv_num))
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: scales of a cache are for e4m3, which its "
                        "config does not say; for %s use --format compressed-tensors",
                        w->dialect->name, w->qconfig.kv_num->name);
