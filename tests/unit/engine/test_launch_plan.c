@@ -24,27 +24,29 @@ static sw_launch_weights fusable(void)
     return w;
 }
 
-/* Steps: a prompt into a cache, from the middle of a model; one token with a chain. */
+/* Steps: a prompt into a cache, from the middle of a model; one token with a chain; one of each of
+ * several sequences. */
 static const sw_launch_step prompt = {.from = SW_SITE_COUNT, .stop_at = (sw_site)SW_RUN_ALL,
                                       .has_cache = true, .begins_with_sum = true,
                                       .may_leave_sum = true};
 static const sw_launch_step one_token = {.from = SW_SITE_COUNT, .stop_at = (sw_site)SW_RUN_ALL,
                                          .has_cache = true, .is_decode = true, .is_fused = true,
                                          .has_chain = true, .may_leave_sum = true};
+static const sw_launch_step sequences = {.from = SW_SITE_COUNT, .stop_at = (sw_site)SW_RUN_ALL,
+                                         .has_cache = true, .is_decode = true,
+                                         .may_leave_sum = true};
 
 /* Several sequences, with weights whose inputs are quantized: norms and gates leave codes where one
  * product alone reads them, and nobody else sees them. */
 static void test_codes(void **state)
 {
-    sw_launch_step step = one_token;
     sw_launch_weights coded = joined;
     sw_model m;
 
     (void)state;
-    step.is_fused = step.has_chain = false;
     memset(coded.takes_codes, true, sizeof coded.takes_codes);
     read_model(&m, "arch/llama");
-    check_plan(&m, 0, &coded, &step,
+    check_plan(&m, 0, &coded, &sequences,
                "N = norm_attn(X) as codes for q\n"
                "Q = q(codes N)\n"
                "one A = attention(Q) turn Q turn K\n"
@@ -57,7 +59,7 @@ static void test_codes(void **state)
     coded.takes_codes[SW_SLOT_Q] = coded.takes_codes[SW_SLOT_DOWN] = false;
     coded.is_gate_joined = false;
     memset(coded.takes_glu, true, sizeof coded.takes_glu); /* gates and ups are apart */
-    check_plan(&m, 0, &coded, &step,
+    check_plan(&m, 0, &coded, &sequences,
                "N = norm_attn(X)\n"
                "Q = q(N)\n"
                "one A = attention(Q) turn Q turn K\n"
@@ -73,16 +75,14 @@ static void test_codes(void **state)
 /* Products of gates and ups that leave what GLU makes of them. */
 static void test_gated(void **state)
 {
-    sw_launch_step step = one_token;
     sw_launch_weights gated = joined;
     sw_model m;
 
     (void)state;
-    step.is_fused = step.has_chain = false;
     memset(gated.takes_glu, true, sizeof gated.takes_glu);
     memset(gated.takes_codes, true, sizeof gated.takes_codes);
     read_model(&m, "arch/llama");
-    check_plan(&m, 0, &gated, &step,
+    check_plan(&m, 0, &gated, &sequences,
                "N = norm_attn(X) as codes for q\n"
                "Q = q(codes N)\n"
                "one A = attention(Q) turn Q turn K\n"
