@@ -192,6 +192,26 @@ static void bytes(void **state)
             }
 }
 
+/* A last stage of half the inputs, of gates and ups and of downs, and a last unit of fewer channels;
+ * groups of blocks that end where the inputs do. */
+static void bytes_with_half_stages(void **state)
+{
+    static const routed_scheme schemes[] = {ROUTED_FP8, ROUTED_FP8_BLOCK, ROUTED_W8A8,
+                                            ROUTED_W4AFP8};
+    static const int64_t tokens[] = {1, FEW_TOKENS};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
+        for (size_t j = 0; j < sizeof tokens / sizeof *tokens; j++) {
+            routed_shape s = shape_of(tokens[j], ROUTING_RANDOM);
+
+            s.scheme = schemes[i];
+            s.group_elems = schemes[i] == ROUTED_FP8_BLOCK ? 128 : 0;
+            s.hidden = 320, s.wide = 192;
+            each(&s, must_be_near);
+        }
+}
+
 /* One group a channel, groups of 256, groups that the last stage ends early. */
 static void int4_with_bytes(void **state)
 {
@@ -450,7 +470,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(exact_sums), cmocka_unit_test(every_routing),
         cmocka_unit_test(odd_shapes), cmocka_unit_test(several_blocks),
         cmocka_unit_test(activations_and_biases),
-        cmocka_unit_test(bytes), cmocka_unit_test(int4_with_bytes), cmocka_unit_test(whole_units),
+        cmocka_unit_test(bytes), cmocka_unit_test(bytes_with_half_stages),
+        cmocka_unit_test(int4_with_bytes), cmocka_unit_test(whole_units),
         cmocka_unit_test(whole_units_of_4_bits),
         cmocka_unit_test(e2m1), cmocka_unit_test(e2m1_with_biases),
         cmocka_unit_test(real_shape), cmocka_unit_test(same_bytes_twice),

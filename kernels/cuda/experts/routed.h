@@ -21,7 +21,9 @@
  *          of its own each
  *   int8   inputs in int8 with a scale a token, weights with one a channel
  *   int4   with inputs in E4M3 with a scale a token (W4AFP8), symmetric, groups of multiples of
- *          128 inputs or one a channel
+ *          128 inputs, which a row must be then, or one a channel
+ *
+ * Weights with inputs of bytes have rows of multiples of 64 inputs.
  *
  * How rows are dealt to the multiprocessors follows from the plan and from how many rows each
  * expert has, so the same call gives the same bytes. Nothing here allocates or waits: calls may be

@@ -248,6 +248,7 @@ __global__ void __launch_bounds__(P::threads, 1)
     /* From lane 0, so that the compiler knows that a warp does not diverge here. */
     int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
 
+    rt_clear_ring<P>(a, ring, P::ring_bytes);
     if (threadIdx.x == 0) {
         s_zero = 0;
         sw_tensor_prefetch(&x);

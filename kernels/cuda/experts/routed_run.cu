@@ -69,13 +69,15 @@ static int e2m1_scale_k(const sw_tiles *t)
     return s->scale_dtype == SW_DTYPE_F8_E4M3 && s->group_elems == 16 ? 16 : 0;
 }
 
-/* Whether row i of `bytes` multiplies these weights. */
+/* Whether row i of `bytes` multiplies these weights. A stage is two tiles of 64 inputs, of which the
+ * last may have one; a group of weights alone is of whole stages. */
 static bool is_weight_of(int i, const sw_tiles *t)
 {
     const sw_dtype scales = t->spec.scale_dtype;
     const int64_t group = t->spec.group_elems;
+    const bool has_whole_stages = bytes[i].is_grouped && !bytes[i].only_128;
 
-    if (!bytes[i].is_weight(t) || t->k_in % 128) return false;
+    if (!bytes[i].is_weight(t) || t->k_in % (has_whole_stages ? 128 : 64)) return false;
     if (bytes[i].is_grouped != (group != 0)) return false;
     if (bytes[i].only_128 ? group != 128 : group % 128 != 0) return false;
     return scales == SW_DTYPE_BF16 || scales == SW_DTYPE_F16 || scales == SW_DTYPE_F32;
@@ -313,7 +315,8 @@ static sw_code map_inputs(CUtensorMap *map, const sw_routed *p, const rt_kernel 
                           const rt_work *w, bool is_down, sw_err *err)
 {
     const bool is_one = p->n_tokens == 1 && !is_down, is_bytes = is_quantized(p);
-    const int64_t k_in = is_down ? p->down.k_in : p->up.k_in;
+    const int64_t inputs = is_down ? p->down.k_in : p->up.k_in;
+    const int64_t k_in = is_bytes ? sw_cuda_codes_stride(inputs) : inputs; /* zeros at the end */
     const int64_t rows = is_one ? 1 : p->n_tokens * p->top_k;
     const void *x = w->x;
 
