@@ -289,6 +289,39 @@ static void measured_best_of_bytes(void **state)
     }
 }
 
+/* The same of 65 to 384 tokens and 4 bits, with the split: the tile that leaves the busiest
+ * multiprocessor the least. */
+static void measured_best_of_many(void **state)
+{
+    static const struct {
+        int64_t k, n, m_min, m_max;
+        const char *tile;
+        int split;
+    } best[] = {
+        {4096, 6144, 129, 256, "s128_c192", 2},   {4096, 6144, 65, 128, "s128_c128", 2},
+        {8192, 10240, 65, 128, "s128_c192", 2},   {8192, 10240, 129, 256, "l128_c192", 1},
+        {8192, 8192, 65, 128, "s128_c128", 2},    {8192, 8192, 129, 256, "s128_c256", 2},
+        {28672, 8192, 65, 128, "s128_c128", 2},   {28672, 8192, 129, 256, "s128_c256", 2},
+        {2048, 4096, 65, 128, "s64_c128", 2},     {2048, 4096, 129, 192, "s128_c128", 2},
+        {2048, 4096, 193, 256, "l128_c128", 1},   {4096, 4096, 129, 256, "s128_c128", 2},
+        {7168, 4096, 129, 256, "s128_c128", 2},   {7168, 4096, 257, 384, "s128_c192", 2},
+        {14336, 4096, 65, 128, "s64_c128", 2},    {14336, 4096, 129, 256, "s128_c128", 2},
+        {14336, 4096, 257, 384, "s128_c192", 2},  {4096, 28672, 65, 128, "s128_c256", 1},
+        {4096, 28672, 129, 256, "l128_c256", 1},  {8192, 57344, 65, 128, "s128_c256", 1},
+        {8192, 57344, 129, 256, "l128_c256", 1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof best / sizeof *best; i++)
+        for (int64_t m = best[i].m_min; m <= best[i].m_max; m++) {
+            sw_cuda_gemm p = problem_of(PLAIN, best[i].k, best[i].n, m);
+
+            goes(PLAIN, best[i].k, best[i].n, m,
+                 best[i].tile[0] == 'l' ? "w4a16_persistent" : "w4a16_split_k", best[i].tile);
+            assert_int_equal(plan_of(&p, NULL).split, best[i].split);
+        }
+}
+
 /* Kinds of weights go to kernels that have them. */
 static void kinds_of_weights(void **state)
 {
@@ -305,6 +338,10 @@ static void kinds_of_weights(void **state)
     goes(ZEROS, 8192, 8192, 16, "w4a16_split_k", "m16_c128");
     goes(ZEROS, 8192, 8192, 64, "w4a16_split_k", "s64_c128");
     goes(GROUP_32, 4096, 4096, 128, "w4a16_split_k", "s64_c128");
+    for (int which = ZEROS; which <= MIXED; which++) /* 192 channels: none of these */
+        goes(which, 4096, 6144, 256, "w4a16_split_k", which == MIXED ? "t128_c256" : "s128_c128");
+    goes(CHANNEL, 4096, 6144, 256, "w4a16_split_k", "s128_c192");
+    goes(THREE, 4096, 6144, 256, "w4a16_split_k", "s128_c256");
     goes(HALF, 8192, 57344, 32, "w4a16_split_k", "t32_c128");
     goes(MIXED, 8192, 8192, 64, "w4a16_split_k", "t64_c128");
     goes(CHANNEL, 8192, 8192, 4, "w4a16_split_k", "m8_c128");
@@ -401,6 +438,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_plan_can_run), cmocka_unit_test(few_multiprocessors),
         cmocka_unit_test(measured_best), cmocka_unit_test(measured_best_of_few),
+        cmocka_unit_test(measured_best_of_many),
         cmocka_unit_test(measured_best_of_pairs),
         cmocka_unit_test(measured_best_of_bytes), cmocka_unit_test(rounds_of_blocks),
         cmocka_unit_test(kinds_of_weights), cmocka_unit_test(narrow_codes),

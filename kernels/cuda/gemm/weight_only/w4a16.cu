@@ -159,6 +159,57 @@ static const sw_cuda_measured *measured_for(const sw_cuda_gemm *p)
     return NULL;
 }
 
+/* CTAs that a split of k may have: one a multiprocessor; of these, clusters of more than two can
+ * use about 6 in 7, since each must lie in one GPC. */
+static int64_t most_ctas(int split, int n_sms)
+{
+    return split == 1 ? INT64_MAX : split == 2 ? n_sms : n_sms - n_sms / 7;
+}
+
+/* What the busiest multiprocessor does, in products of a token and a channel over a stage: of each
+ * block those, and 32 for each token and channel that it brings in, as times of an H100 tell; and
+ * 48 K, about a microsecond, for each CTA that adds to a sum. Of few CTAs of which two fit, the
+ * next call puts two where these leave room: see n_ctas_of(). */
+static int64_t work_of(int64_t n_ctas, const sw_cuda_tile *tile, int split, const sw_cuda_gemm *p,
+                       int n_sms)
+{
+    bool doubles = tile->per_sm > 1 && n_ctas * 4 <= (int64_t)n_sms * 3;
+    int64_t c = tile->n_channels, t = tile->n_tokens;
+    int64_t n_stages = sw_cuda_up(sw_cuda_up(p->tiles.k_in, SW_WEIGHT_ONLY_STAGE_K), split);
+
+    return (doubles ? 2 : sw_cuda_up(n_ctas, n_sms)) * n_stages * (c * t + 32 * (c + t)) +
+           split * (48 << 10);
+}
+
+/* Tiles for more than 64 tokens where all of them can run, of which work_of() tells the best: of
+ * equals the first. */
+static const char *const tiles_of_many[] = {"s128_c256", "s128_c192", "s128_c128", "s64_c128"};
+
+/* What has no tile of 192 channels goes by the tables above. */
+static bool are_many(const sw_cuda_gemm *p, const sw_cuda_device *device)
+{
+    return p->m > 64 && !is_narrow(p, device) && sw_w4a16_can_run(p, tile_named("s128_c192"));
+}
+
+static void plan_many(sw_cuda_plan *out, const sw_cuda_gemm *p)
+{
+    int64_t least = INT64_MAX, most_split = sw_cuda_up(p->tiles.k_in, SW_WEIGHT_ONLY_STAGE_K);
+    int n_sms = out->device.n_sms;
+
+    for (const char *name : tiles_of_many)
+        for (int split = 1; split <= 8 && split <= most_split; split++) {
+            const sw_cuda_tile *tile = &sw_w4a16_tiles[tile_named(name)];
+            int64_t n_ctas = sw_cuda_up(p->tiles.n_out, tile->n_channels) *
+                             sw_cuda_up(p->m, tile->n_tokens) * split;
+            int64_t work = work_of(n_ctas, tile, split, p, n_sms);
+
+            if (work >= least || n_ctas > most_ctas(split, n_sms)) continue;
+            least = work;
+            out->tile = tile_named(name);
+            out->split = split;
+        }
+}
+
 extern "C" bool sw_w4a16_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
     (void)p;
@@ -172,8 +223,12 @@ extern "C" void sw_w4a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
     const sw_cuda_measured *e = measured_for(p);
     bool narrow = is_narrow(p, device);
 
-    *out = {0, e ? tile_named(e->tile) : tile_for(p, narrow ? (p->m + 1) / 2 : p->m), 1, *device,
-            true};
+    *out = {0, 0, 1, *device, true};
+    if (are_many(p, device)) {
+        plan_many(out, p);
+        return;
+    }
+    out->tile = e ? tile_named(e->tile) : tile_for(p, narrow ? (p->m + 1) / 2 : p->m);
     if (e) out->split = e->split;
     else if (narrow) out->split = one_cta_each(&sw_w4a16_tiles[out->tile], p, device);
     else out->split = sw_weight_only_split_for(&sw_w4a16_tiles[out->tile], p, device);
