@@ -1,6 +1,7 @@
 /* not_emulated.c - what kernels that are not emulated say: that they cannot run, as on a device
  * older than Hopper, so that others are chosen. All is weak: what is emulated is there itself.
  */
+#include "kernels/cuda/attention/attention_decode.h"
 #include "kernels/cuda/attention/attention_wgmma.h"
 #include "kernels/cuda/decode/decode_chain.h"
 #include "kernels/cuda/experts/routed.h"
@@ -58,6 +59,24 @@ EMU_WEAK sw_code sw_cuda_attention(const sw_attn_args *a, const float *slopes, s
                                    sw_err *err)
 {
     return sw_cuda_attention_mma(a, slopes, how, err);
+}
+
+EMU_WEAK bool sw_attention_decode_can_run(const sw_attn_args *a)
+{
+    (void)a;
+    return false;
+}
+
+EMU_WEAK sw_code sw_cuda_attention_decode_copied(const sw_attn_args *a, const sw_heads_args *heads,
+                                                 sw_launch how, sw_err *err)
+{
+    return sw_cuda_attention_decode_any(a, heads, how, err);
+}
+
+EMU_WEAK sw_code sw_cuda_attention_decode(const sw_attn_args *a, const sw_heads_args *heads,
+                                          sw_launch how, sw_err *err)
+{
+    return sw_cuda_attention_decode_any(a, heads, how, err);
 }
 
 EMU_WEAK sw_code sw_cuda_chain_new(sw_decode_chain **out, const sw_attn_args *shape, int sm,

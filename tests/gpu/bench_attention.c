@@ -19,6 +19,7 @@
 
 #include "formats/num/act.h"
 #include "formats/num/half.h"
+#include "kernels/cuda/attention/attention_decode.h"
 #include "kernels/cuda/attention/attention_wgmma.h"
 #include "kernels/engine/engine.h"
 #include "tests/gpu/support/device_case.h"
@@ -64,10 +65,20 @@ static const shape decodes[] = {
     {1, 1, 383, 32, 8, 128, 128, 0, SW_KV_FLOATS},   /* what a benchmark of decoding holds */
     {8, 1, 383, 32, 8, 128, 128, 0, SW_KV_FLOATS},
     {64, 1, 383, 32, 8, 128, 128, 0, SW_KV_FLOATS},
+    {8, 1, 383, 32, 8, 64, 64, 0, SW_KV_FLOATS},
+    {8, 1, 4095, 32, 8, 64, 64, 0, SW_KV_FLOATS},
+    {8, 1, 383, 16, 8, 256, 256, 0, SW_KV_FLOATS},
+    {8, 1, 4095, 16, 8, 256, 256, 0, SW_KV_FLOATS},
+    {1, 1, 383, 32, 8, 128, 128, 0, SW_KV_E4M3},
+    {8, 1, 383, 32, 8, 128, 128, 0, SW_KV_E4M3},
+    {8, 1, 4095, 32, 8, 64, 64, 0, SW_KV_E4M3},
+    {8, 1, 4095, 16, 8, 256, 256, 0, SW_KV_E4M3},
     {8, 1, 4095, 32, 8, 128, 128, 0, SW_KV_E4M3},
     {8, 1, 32767, 32, 8, 128, 128, 0, SW_KV_E4M3},
     {1, 1, 32767, 32, 8, 128, 128, 0, SW_KV_E4M3},
     {64, 1, 383, 32, 8, 128, 128, 0, SW_KV_E4M3},
+    {1, 1, 383, 32, 8, 128, 128, 0, SW_KV_INT8},
+    {8, 1, 383, 32, 8, 128, 128, 0, SW_KV_INT8},
     {8, 1, 4095, 32, 8, 128, 128, 0, SW_KV_INT8},
     {8, 1, 32767, 32, 8, 128, 128, 0, SW_KV_INT8},
     {1, 1, 32767, 32, 8, 128, 128, 0, SW_KV_INT8},
@@ -199,12 +210,13 @@ static double relative_error(const bench *b, const sw_bf16 *have)
     return sqrt(off / all);
 }
 
-static bool is_decode(const bench *b) { return b->a.scratch && !b->a.scratch_bytes; }
+static bool is_decode(const sw_attn_args *a) { return a->scratch && !a->scratch_bytes; }
 
 static sw_code attend(const sw_attn_args *a, sw_err *err)
 {
-    return a->scratch && !a->scratch_bytes ? sw_cuda_attention_decode(a, NULL, how, err)
-                      : sw_cuda_attention(a, NULL, how, err);
+    if (!is_decode(a)) return sw_cuda_attention(a, NULL, how, err);
+    return a->sm ? sw_cuda_attention_decode_copied(a, NULL, how, err)
+                 : sw_cuda_attention_decode_any(a, NULL, how, err);
 }
 
 static void call_once(void *args, int copy)
@@ -287,11 +299,11 @@ static bool print_one(const bench *b, const char *kernel, double copy_tbs)
     MUST(sw_device_download(gpu, have, b->a.out.d, 2 * n_out, err));
     error = relative_error(b, have);
     us = bench_calls_us((cudaStream_t)how.stream, call_once, &args, flops > 2e12 ? 5 : REPEATS);
-    rate = (is_decode(b) ? n_bytes : flops) / us / 1e6;
+    rate = (is_decode(&b->a) ? n_bytes : flops) / us / 1e6;
     printf("%d,%d,%d,%d/%d,%d/%d,%d,%s%s%s,%.1f,%.2f,%.1f,%.1e\n", (int)s->n_seqs, (int)s->seq_len,
            (int)s->first, s->heads, s->kv_heads, s->dim, s->v_dim, (int)s->window, kernel,
            s->kind ? "_" : "", s->kind ? kinds[s->kind] : "", us, rate,
-           100 * rate / (is_decode(b) ? copy_tbs : PEAK_TFLOPS), error);
+           100 * rate / (is_decode(&b->a) ? copy_tbs : PEAK_TFLOPS), error);
     fflush(stdout);
     free(have);
     return error <= ERROR_MAX;
@@ -331,9 +343,10 @@ static bool run_shape(const shape *s, bool is_one_each)
     how = device_launch(gpu);
     copy = is_one_each ? copy_rate() : 0;
     b = set_up(s, is_one_each);
-    if (is_one_each) is_right = print_one(&b, "decode", copy);
-    else is_right = print_one(&b, "any_device", 0);
+    is_right = print_one(&b, is_one_each ? "decode_any" : "any_device", copy);
     b.a.sm = sw_device_about(gpu)->arch;
+    if (is_one_each && sw_attention_decode_can_run(&b.a))
+        is_right = print_one(&b, "decode_copied", copy) && is_right;
     if (!is_one_each && sw_attention_wide_bytes(&b.a)) take_scratch(&b.a);
     if (!is_one_each && sw_attention_wgmma_can_run(&b.a, NULL))
         is_right = print_one(&b, "wgmma", 0) && is_right;

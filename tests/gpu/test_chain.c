@@ -124,6 +124,8 @@ static void make_attention(chain_blocks *b, sw_bf16 *qkv, sw_bf16 *out, sw_kv_ki
                                   .out = {out, N_Q * DIM},
                                   .k.stride = N_KV * DIM,
                                   .v.stride = N_KV * DIM,
+                                  .k_seq = CAPACITY * N_KV * DIM,
+                                  .v_seq = CAPACITY * N_KV * DIM,
                                   .kv = kv,
                                   .first = device_copy(gpu, &first, sizeof first),
                                   .n_seqs = 1,
@@ -134,7 +136,8 @@ static void make_attention(chain_blocks *b, sw_bf16 *qkv, sw_bf16 *out, sw_kv_ki
                                   .head_dim = DIM,
                                   .v_head_dim = DIM,
                                   .scale = 0.09f,
-                                  .n_sms = sw_device_about(gpu)->n_sms};
+                                  .n_sms = sw_device_about(gpu)->n_sms,
+                                  .sm = sw_device_about(gpu)->arch};
     b->heads = (sw_heads_args){
         .q = {qkv, QKV}, .k = {qkv + N_Q * DIM, QKV}, .v = {qkv + (N_Q + N_KV) * DIM, QKV},
         .cos = device_copy(gpu, cosines, sizeof cosines),

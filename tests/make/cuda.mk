@@ -61,7 +61,7 @@ GPU_SUP   := $(patsubst %,$(BUILD)/tests/gpu/support/%.o,gpu_ref.cu gpu_case gpu
 cuda: $(CUDA_SO) $(CUDA_LIB) $(GPU_TESTS) $(GPU_BENCH) $(BUILD)/tests/gpu/example ## the CUDA half, its tests and bench (CUDA_ARCH=native|all)
 
 ANY_DEVICE := kernels/cuda/ops/% kernels/cuda/solver/% kernels/cuda/gemm/any_device/% kernels/cuda/decode/engine_% \
-              kernels/cuda/gemm/quantize.cu tests/gpu/support/gpu_ref.cu
+              kernels/cuda/attention/engine_% kernels/cuda/gemm/quantize.cu tests/gpu/support/gpu_ref.cu
 FP8_UNITS  := $(if $(filter all,$(CUDA_ARCH)),$(filter $(ANY_DEVICE),$(shell sh tests/make/cuda_fp8_units.sh kernels/cuda tests/gpu/support)))
 # The templates of generated units end in _table.cuh.
 FP8_GEN    := $(foreach t,$(filter %_table.cuh,$(FP8_UNITS)),$(filter $(BUILD)/gen/$(t:_table.cuh=_)%,$(CUDA_GEN)))

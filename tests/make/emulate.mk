@@ -12,10 +12,10 @@ else
 EMU_HEAVY := $(addprefix kernels/cuda/,ops/mixers/gated_delta.cu ops/mixers/ssd.cu decode/engine_one.cu)
 EMU_MMA   := kernels/cuda/gemm/any_device/mma.cu $(filter $(BUILD)/gen/kernels/cuda/gemm/any_device/%,$(CUDA_GEN))
 EMU_LIGHT := $(filter-out $(EMU_HEAVY),$(filter kernels/cuda/ops/% kernels/cuda/solver/%,$(CUDA_SRC))) \
-             $(addprefix kernels/cuda/gemm/,quantize.cu gemm.cu marlin_tiles.cu) kernels/cuda/decode/quantize_made.cu \
-             kernels/cuda/experts/router.cu tests/gpu/support/gpu_ref.cu
-EMU_TESTS := test_engine_ops test_expert_lists test_made_codes test_quantizers test_router test_scores test_solver \
-             test_solver_sums
+             $(addprefix kernels/cuda/gemm/,quantize.cu gemm.cu marlin_tiles.cu) kernels/cuda/attention/engine_decode.cu \
+             kernels/cuda/decode/quantize_made.cu kernels/cuda/experts/router.cu tests/gpu/support/gpu_ref.cu
+EMU_TESTS := test_engine_ops test_newest_key test_expert_lists test_made_codes test_quantizers test_router test_scores \
+             test_solver test_solver_sums
 EMU_MORE  := test_engine_mixers test_streams test_block_put test_solver_rows test_probe test_search test_outputs
 
 EMU_GEMM  := $(addprefix kernels/cuda/gemm/,tensor_map.cu $(addprefix weight_only/,weight_only_run.cu w4a16.cu w8a16.cu \
@@ -24,10 +24,10 @@ EMU_GEMM  := $(addprefix kernels/cuda/gemm/,tensor_map.cu $(addprefix weight_onl
 EMU_GEMM_GEN := $(addprefix $(BUILD)/gen/kernels/cuda/gemm/,$(addprefix weight_only/,w4a16_bf16.cu persistent/w4a16_persistent_bf16.cu) \
              $(foreach kind,int8 e4m3 int4_e4m3,$(addsuffix _$(kind).cu,$(addprefix quantized_input/,split_k/w8a8_split_k \
              two_ctas/w8a8_two_ctas persistent/w8a8_persistent))))
-EMU_REST  := $(addprefix kernels/cuda/,$(addprefix attention/attention_,wgmma.cu widen.cu) $(addprefix experts/routed_,few.cu many.cu run.cu \
-             sort.cu) decode/decode_chain.cu)
+EMU_REST  := $(addprefix kernels/cuda/,$(addprefix attention/attention_,decode.cu wgmma.cu widen.cu) $(addprefix experts/routed_,few.cu many.cu \
+             run.cu sort.cu) decode/decode_chain.cu)
 EMU_REST_GEN := $(foreach kind,int8 e4m3 int4_e4m3,$(BUILD)/gen/kernels/cuda/experts/routed_bytes_$(kind).cu)
-EMU_HOPPER := test_gemm test_gemm_blocks test_gemm_gates test_engine_ops test_routed test_chain
+EMU_HOPPER := test_gemm test_gemm_blocks test_gemm_gates test_engine_ops test_newest_key test_routed test_chain
 
 EMU_SRC   := $(EMU)/src
 EMU_FROM  := $(shell find kernels/cuda tests/gpu/support -name '*.cu' -o -name '*.cuh')
@@ -116,6 +116,8 @@ emulate-hopper: $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)) ## kernels of Hopper o
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_gemm_gates
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_ops test_prefill_here
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_ops test_pick
+	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_ops test_decode_here
+	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_newest_key
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_routed odd_shapes
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_chain
 endif

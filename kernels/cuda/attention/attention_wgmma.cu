@@ -55,13 +55,13 @@ extern "C" bool sw_attention_wgmma_can_run(const sw_attn_args *a, const float *s
 static sw_code make_maps(aw_maps *maps, const sw_attn_args *a, int rows, int keys, sw_err *err)
 {
     const sw_heads_map q = {a->q.d, a->head_dim, a->n_heads, a->seq_len, a->n_seqs, a->q.stride,
-                            a->seq_len * a->q.stride};
+                            a->seq_len * a->q.stride, 2};
     const sw_heads_map k = {a->k.d, a->head_dim, a->n_kv_heads, n_rows(&a->k, a->k_seq),
-                            a->n_seqs, a->k.stride, a->k_seq};
+                            a->n_seqs, a->k.stride, a->k_seq, 2};
     const sw_heads_map v = {a->v.d, a->v_head_dim, a->n_kv_heads, n_rows(&a->v, a->v_seq),
-                            a->n_seqs, a->v.stride, a->v_seq};
+                            a->n_seqs, a->v.stride, a->v_seq, 2};
     const sw_heads_map out = {a->out.d, a->v_head_dim, a->n_heads, a->seq_len, a->n_seqs,
-                              a->out.stride, a->seq_len * a->out.stride};
+                              a->out.stride, a->seq_len * a->out.stride, 2};
     sw_code rc;
 
     if ((rc = sw_tensor_map_heads(&maps->q, &q, rows, err)) != SW_OK ||

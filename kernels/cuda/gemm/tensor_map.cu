@@ -32,7 +32,8 @@ sw_code sw_tensor_map_2d(CUtensorMap *map, const void *d_start, int elem_bytes, 
     if (rc) return rc;
     if (encode(map, elem_bytes == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8
                                     : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-               2, (void *)d_start, dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+               2, (void *)d_start, dims, strides, box, steps,
+               CU_TENSOR_MAP_INTERLEAVE_NONE,
                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
         return SW_FAIL(err, SW_E_CUDA, "no tensor map for X of %lld x %lld, stride %lld",
@@ -87,15 +88,19 @@ sw_code sw_tensor_map_heads(CUtensorMap *map, const sw_heads_map *of, int box_ro
 {
     const cuuint64_t dims[4] = {(cuuint64_t)of->dim, (cuuint64_t)of->heads, (cuuint64_t)of->rows,
                                 (cuuint64_t)of->seqs};
-    const cuuint64_t strides[3] = {(cuuint64_t)of->dim * 2, (cuuint64_t)of->row_pitch * 2,
-                                   (cuuint64_t)of->seq_pitch * 2};
-    const cuuint32_t box[4] = {64, 1, (cuuint32_t)box_rows, 1}, steps[4] = {1, 1, 1, 1};
+    const cuuint64_t size = (cuuint64_t)of->elem_bytes;
+    const cuuint64_t strides[3] = {(cuuint64_t)of->dim * size, (cuuint64_t)of->row_pitch * size,
+                                   (cuuint64_t)of->seq_pitch * size};
+    const cuuint32_t box[4] = {128 / (cuuint32_t)size, 1, (cuuint32_t)box_rows, 1};
+    const cuuint32_t steps[4] = {1, 1, 1, 1};
+    const CUtensorMapDataType type =
+        size == 2 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_UINT8;
     PFN_cuTensorMapEncodeTiled_v12000 encode = NULL;
     sw_code rc = find_encode(&encode, err);
 
     if (rc) return rc;
-    if (encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, (void *)of->d_start, dims, strides, box,
-               steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+    if (encode(map, type, 4, (void *)of->d_start, dims, strides, box, steps,
+               CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
         return SW_FAIL(err, SW_E_CUDA, "no tensor map for %lld heads of %lld, rows %lld apart",

@@ -26,13 +26,14 @@ sw_code sw_tensor_map_halves(CUtensorMap *map, const void *d_start, int elem_byt
                              int64_t rows, int64_t planes, int box_rows, int box_planes,
                              sw_err *err) SW_MUST_USE;
 
-/* [seqs][rows][heads][dim] of BF16: heads of a row one behind the other, rows and sequences
- * `row_pitch` and `seq_pitch` elements apart; in boxes of box_rows rows of 64 elements of a head,
- * with the 128-byte swizzle, zeros outside. The start and all distances are multiples of 16
+/* [seqs][rows][heads][dim] of BF16 or of bytes: heads of a row one behind the other, rows and
+ * sequences `row_pitch` and `seq_pitch` elements apart; in boxes of box_rows rows of 128 bytes of
+ * a head, with the 128-byte swizzle, zeros outside. The start and all distances are multiples of 16
  * bytes. */
 typedef struct sw_heads_map {
     const void *d_start;
     int64_t dim, heads, rows, seqs, row_pitch, seq_pitch;
+    int elem_bytes; /* 1 or 2 */
 } sw_heads_map;
 sw_code sw_tensor_map_heads(CUtensorMap *map, const sw_heads_map *of, int box_rows,
                             sw_err *err) SW_MUST_USE;

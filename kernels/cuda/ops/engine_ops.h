@@ -155,6 +155,10 @@ sw_code sw_cuda_attention_mma(const sw_attn_args *a, const float *slopes, sw_lau
  * sw_cuda_heads does: q as it came from its product, the new k and v into the cache. */
 sw_code sw_cuda_attention_decode(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how,
                                  sw_err *err) SW_MUST_USE;
+/* The same by the kernel of any device, which sw_cuda_attention_decode takes where
+ * attention_decode.h has none. */
+sw_code sw_cuda_attention_decode_any(const sw_attn_args *a, const sw_heads_args *heads,
+                                     sw_launch how, sw_err *err) SW_MUST_USE;
 int64_t sw_cuda_decode_scratch_bytes(const sw_attn_args *a);
 
 /* ---- products of few tokens ---- */

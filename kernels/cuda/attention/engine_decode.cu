@@ -22,34 +22,8 @@
  */
 #define N_THREADS 512 /* at most */
 #define N_HEADS_MAX 8
-#include "kernels/cuda/ops/engine_decode.cuh"
-#include "kernels/cuda/ops/engine_decode_elements.cuh"
+#include "kernels/cuda/attention/decode_cta.cuh"
 #include "kernels/cuda/ptx/caches.cuh"
-
-#define TILE 16       /* keys of a warp at a time */
-#define PART_KEYS 128 /* at least, where they are cut */
-
-/* Warps of a multiprocessor: registers for a tile and sums of D dims each. */
-static constexpr int warps_of(int D) { return D > 128 ? 8 : 16; }
-
-static int64_t n_groups(const sw_attn_args *a)
-{
-    return a->n_seqs * a->n_kv_heads * head_tiles(a);
-}
-
-/* CTAs a multiprocessor. */
-static int per_sm(const sw_attn_args *a)
-{
-    const int64_t n = n_groups(a);
-
-    return n <= a->n_sms ? 1 : n <= 2 * a->n_sms ? 2 : 4;
-}
-
-/* One round of the device. */
-static int n_splits(const sw_attn_args *a)
-{
-    return splits_of(a, per_sm(a) * a->n_sms / n_groups(a));
-}
 
 extern "C" int64_t sw_cuda_decode_scratch_bytes(const sw_attn_args *a)
 {
@@ -58,146 +32,24 @@ extern "C" int64_t sw_cuda_decode_scratch_bytes(const sw_attn_args *a)
 
 /* D: elements of a head, rounded up. */
 template <int D, int WARPS> struct decode_state {
+    static constexpr int dims = D, warps = WARPS;
     uint4 q[D / 16][32];        /* operands A of a k-step, by lane */
     uint8_t fresh[2][2 * D];    /* the new key and value, as they lie in the cache */
     float factor[N_HEADS_MAX];  /* what scores are multiplied by */
     float head[WARPS][D];       /* a warp's own, while heads are prepared */
     float out[WARPS][N_HEADS_MAX][D + 4], top[WARPS][N_HEADS_MAX], sum[WARPS][N_HEADS_MAX];
     bool is_last;
+
+    __device__ const float (*out_of(int warp) const)[D + 4] { return out[warp]; }
 };
 
-/* ---- before the keys ---- */
-
-/* The head in s_head as the operand of all k-steps, by one warp: a lane to one of the lanes that
- * will read it. Heads that are not there are whatever the memory holds: no other head sees them. */
-template <typename T, int D, int WARPS>
-static __device__ void lay_out_query(decode_state<D, WARPS> &s, int h, const float *s_head, int dim)
-{
-    typedef elements<T> E;
-    const int lane = threadIdx.x % 32;
-    float top = 0, factor = 1;
-
-    if (E::scales_queries) {
-        for (int i = lane; i < dim; i += 32) top = fmaxf(top, fabsf(s_head[i]));
-        const int exponent = min(max((int)(__float_as_uint(sw_warp_max(top)) >> 23), 1), 253);
-
-        factor = __uint_as_float((uint32_t)(254 - exponent) << 23);
-        if (lane == 0) s.factor[h] = __uint_as_float((uint32_t)exponent << 23);
-    }
-#pragma unroll 1
-    for (int i = lane; i < D / 4; i += 32) {
-        const int step = i / 4, at = step / 2 * 32 + i % 4 * 8 + step % 2 * 4;
-        float v[4] = {};
-        uint4 a;
-
-        if (at < dim)
-#pragma unroll
-            for (int j = 0; j < 4; j++) v[j] = s_head[at + j] * factor;
-        a.x = E::round(v[0], v[1]);
-        a.z = E::round(v[2], v[3]);
-        a.y = E::round(v[0], v[1]);
-        a.w = E::round(v[2], v[3]);
-        s.q[step][h * 4 + i % 4] = a;
-    }
-}
-
-/* The new head in s_head into shared memory as the cache has it, and from there into the cache; a
- * warp. Tiles of heads that share it write the same. */
-template <typename T>
-static __device__ void remember(uint8_t *s_fresh, void *cache, int64_t at, const float *s_head,
-                                int dim, const sw_kv_form &kv, float scale)
-{
-    const int64_t n_bytes = dim * (int64_t)sizeof(T);
-
-    sw_cache_head(s_fresh, 0, s_head, dim, kv.kind, scale);
-    __syncwarp();
-    for (int i = (int)threadIdx.x % 32 * 8; i < n_bytes; i += 256)
-        *(uint2 *)((uint8_t *)cache + at * n_bytes + i) = *(const uint2 *)(s_fresh + i);
-}
-
-/* Head i of a job as it came from its product: the queries, then the new key and value. */
-static __device__ __forceinline__ const sw_bf16 *head_at(const sw_attn_args &a,
-                                                         const sw_heads_args &heads,
-                                                         const attn_job &j, int i)
-{
-    const bool is_query = i < j.n_heads, is_value = i > j.n_heads;
-    const sw_bf16_rows &from = is_query ? a.q : is_value ? heads.v : heads.k;
-
-    return from.d + j.seq * from.stride +
-           (int64_t)(is_query ? j.head0 + i : j.kv_head) * (is_value ? a.v_head_dim : a.head_dim);
-}
-
-/* What a warp will prepare, asked for before it is known which keys there are. Heads beyond these
- * rounds are loaded when it is their turn. */
-template <int D, int WARPS> struct held_heads {
-    static constexpr int rounds = (N_HEADS_MAX / 2 + 2 + WARPS - 1) / WARPS;
-    uint32_t two[rounds][D / 64];
-
-    __device__ __forceinline__ void load(const sw_attn_args &a, const sw_heads_args &heads,
-                                         const attn_job &j)
+/* A lane has eight neighbouring dims of a key, four a step. */
+struct by_eights {
+    static __device__ __forceinline__ int dim_of(int step, int column, int j)
     {
-        const int n = j.n_heads + (heads.k.d ? 2 : 0);
-
-#pragma unroll
-        for (int r = 0; r < rounds; r++) {
-            const int i = (int)threadIdx.x / 32 + r * WARPS;
-            const int dim = i > j.n_heads ? a.v_head_dim : a.head_dim;
-
-#pragma unroll
-            for (int t = 0; t < D / 64; t++) {
-                const int at = 64 * t + (int)threadIdx.x % 32 * 2;
-
-                two[r][t] = 0;
-                if (i < n && at < dim)
-                    two[r][t] = *(const uint32_t *)(head_at(a, heads, j, i) + at);
-            }
-        }
-    }
-    __device__ __forceinline__ void put(float *s_head, int round, int dim) const
-    {
-#pragma unroll
-        for (int r = 0; r < rounds; r++)
-#pragma unroll
-            for (int t = 0; t < D / 64; t++) {
-                const int at = 64 * t + (int)threadIdx.x % 32 * 2;
-
-                if (r != round || at >= dim) continue;
-                s_head[at] = __uint_as_float(two[r][t] << 16);
-                s_head[at + 1] = __uint_as_float(two[r][t] & 0xffff0000u);
-            }
-        __syncwarp();
+        return step / 2 * 32 + column * 8 + step % 2 * 4 + j;
     }
 };
-
-/* Queries, and with `remembers` the new key and value: a warp to a head. */
-template <typename T, int D, int WARPS>
-static __device__ void prepare(decode_state<D, WARPS> &s, const sw_attn_args &a,
-                               const sw_heads_args &heads, const attn_job &j,
-                               const held_heads<D, WARPS> &held, bool remembers)
-{
-    const int64_t at = (j.seq * heads.capacity + j.there - 1) * heads.n_kv_heads + j.kv_head;
-    float *s_head = s.head[threadIdx.x / 32];
-    sw_turns turns;
-
-    sw_hold_turns(turns, heads, j.there - 1);
-#pragma unroll 1
-    for (int i = (int)threadIdx.x / 32; i < j.n_heads + 2 * remembers; i += WARPS) {
-        const bool is_query = i < j.n_heads, is_value = i > j.n_heads;
-        const int dim = is_value ? a.v_head_dim : a.head_dim;
-
-        if (i / WARPS < held_heads<D, WARPS>::rounds) held.put(s_head, i / WARPS, dim);
-        else sw_load_head(s_head, head_at(a, heads, j, i), dim);
-        if (is_query ? heads.q.d != NULL : !is_value)
-            sw_prepare_head(s_head, heads, is_query ? heads.q_norm : heads.k_norm, j.there - 1,
-                            turns);
-        if (is_query)
-            lay_out_query<T>(s, i, s_head, dim);
-        else
-            remember<T>(s.fresh[is_value], is_value ? heads.v_cache : heads.k_cache, at, s_head,
-                        dim, heads.kv, is_value ? heads.kv.v_scale : heads.kv.k_scale);
-        __syncwarp();
-    }
-}
 
 /* ---- a warp's tiles ---- */
 
@@ -209,12 +61,6 @@ template <int D, typename T> struct tile_keys {
 template <int D, typename T> struct tile_values {
     typename elements<T>::eight e[4][D / 64];
 };
-
-/* Of values and weights: which key of the tile is the lane's j-th. */
-static __device__ __forceinline__ int key_of(int j)
-{
-    return (int)threadIdx.x % 4 * 2 + j % 2 + j / 2 * 8;
-}
 
 /* Keys or values of a head from the CTA's first on. Rows beyond the last are that one: their weight
  * is zero; columns beyond the last eight are those: of the query they are zero, or nobody reads
@@ -288,13 +134,6 @@ static __device__ __forceinline__ void take_fresh(tile_keys<D, T> &k, tile_value
             if (key_of(j) >= last) v.e[j][i] = values.fresh_at(s_fresh[1], value_col() + 64 * i);
 }
 
-/* What a warp carries from tile to tile: of the head lane / 4 the maximum and this lane's share of
- * the weights' sum; of heads lane % 4 * 2 and the next the sums of values. */
-template <int D> struct warp_sums {
-    float top, sum;
-    float out[D / 16][4]; /* dims 64 (i / 4) + 8 (lane / 4) + 2 (i % 4) and the next, two heads */
-};
-
 template <int D, typename T, int WARPS>
 static __device__ __forceinline__ void score(float (&weight)[4], const decode_state<D, WARPS> &s,
                                              const tile_keys<D, T> &k, const sw_attn_args &a,
@@ -323,36 +162,6 @@ static __device__ __forceinline__ void score(float (&weight)[4], const decode_st
 
         if (a.cap > 0) v = a.cap * tanhf(v / a.cap);
         weight[j] = key_of(j) < n_keys ? v * LOG2_E : -INFINITY;
-    }
-}
-
-/* Scores to weights relative to the running maximum, to which `sums` is brought. Every tile has a
- * key, so the maximum is finite. */
-template <int D>
-static __device__ __forceinline__ void weigh(float (&weight)[4], warp_sums<D> &sums)
-{
-    const int head = threadIdx.x % 4 * 2;
-    float top = fmaxf(fmaxf(weight[0], weight[1]), fmaxf(weight[2], weight[3]));
-
-    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-    top = fmaxf(sums.top, fmaxf(top, __shfl_xor_sync(~0u, top, 2)));
-    if (__any_sync(~0u, top != sums.top)) {
-        const float shrink = exp2f(sums.top - top);
-        const float one = __shfl_sync(~0u, shrink, head * 4);
-        const float two = __shfl_sync(~0u, shrink, head * 4 + 4);
-
-        sums.top = top;
-        sums.sum *= shrink;
-#pragma unroll
-        for (int i = 0; i < D / 16; i++) {
-            sums.out[i][0] *= one, sums.out[i][2] *= one;
-            sums.out[i][1] *= two, sums.out[i][3] *= two;
-        }
-    }
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        weight[j] = exp2f(weight[j] - top);
-        sums.sum += weight[j];
     }
 }
 
@@ -395,7 +204,7 @@ static __device__ __forceinline__ void walk(warp_sums<D> &sums, decode_state<D, 
         load_keys(keys, k, key);
         load_values(values, v, key);
     }
-    prepare<T>(s, a, heads, j, held, remembers);
+    prepare<T, by_eights>(s, a, heads, j, held, remembers);
     __syncthreads();
 #pragma unroll 1
     for (; key < n_keys; key += WARPS * TILE) {
@@ -435,42 +244,6 @@ static __device__ void park(decode_state<D, WARPS> &s, warp_sums<D> &sums)
     __syncthreads();
 }
 
-/* The sums of all warps into this CTA's place in scratch, or to `out` when no other has keys of
- * these heads. */
-template <int D, int WARPS>
-static __device__ void store_warps(float *partial, sw_bf16 *out, const decode_state<D, WARPS> &s,
-                                   const sw_attn_args &a, const attn_job &j)
-{
-    const int dim = a.v_head_dim;
-
-    for (int i = (int)threadIdx.x; i < j.n_heads * dim; i += 32 * WARPS) {
-        const int h = i / dim, d = i % dim;
-        const bool has_sink = a.sinks && j.n_parts == 1;
-        const float sink = has_sink ? a.sinks[j.head0 + h] * LOG2_E : -INFINITY;
-        float top = sink, sum = 0, value = 0;
-
-#pragma unroll
-        for (int w = 0; w < WARPS; w++) top = fmaxf(top, s.top[w][h]);
-        if (has_sink) sum = exp2f(sink - top);
-#pragma unroll
-        for (int w = 0; w < WARPS; w++) {
-            const float weight = exp2f(s.top[w][h] - top);
-
-            value += weight * s.out[w][h][d];
-            sum += weight * s.sum[w][h];
-        }
-        if (j.n_parts == 1) {
-            out[i] = sw_round16(value / sum * a.kv.v_scale);
-            continue;
-        }
-        partial[h * (dim + 2) + d] = value;
-        if (d == 0) {
-            partial[h * (dim + 2) + dim] = top;
-            partial[h * (dim + 2) + dim + 1] = sum;
-        }
-    }
-}
-
 /* grid (splits, kv heads x tiles of heads, sequences) */
 template <typename T, int D, int WARPS, bool CHUNKED>
 static __global__ void __launch_bounds__(32 * WARPS, warps_of(D) / WARPS)
@@ -495,15 +268,7 @@ static __global__ void __launch_bounds__(32 * WARPS, warps_of(D) / WARPS)
     if (split >= j.n_parts) return;
     walk<T>(sums, s, a, heads, j, held);
     park(s, sums);
-    store_warps(partial + split * partial_floats(&a), out, s, a, j);
-    if (j.n_parts == 1) return;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) s.is_last = atomicInc(counter, j.n_parts - 1) == j.n_parts - 1u;
-    __syncthreads();
-    if (!s.is_last) return;
-    __threadfence();
-    combine(a, partial, j.n_parts, j.head0, j.n_heads, out, 32 * WARPS);
+    finish(s, partial, counter, out, a, j);
 }
 
 template <typename T, int D, int WARPS, bool CHUNKED = false>
@@ -545,8 +310,8 @@ static sw_code run_dim(const sw_attn_args *a, const sw_heads_args *heads, sw_lau
     return dim <= 128 ? run_cut<T, 128>(a, heads, how, err) : run_cut<T, 256>(a, heads, how, err);
 }
 
-extern "C" sw_code sw_cuda_attention_decode(const sw_attn_args *a, const sw_heads_args *heads,
-                                            sw_launch how, sw_err *err)
+extern "C" sw_code sw_cuda_attention_decode_any(const sw_attn_args *a, const sw_heads_args *heads,
+                                                sw_launch how, sw_err *err)
 {
     if (a->head_dim > DIM_MAX || a->v_head_dim > DIM_MAX || a->head_dim % 8 || a->v_head_dim % 8)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "heads of %d and %d; on the device they are "

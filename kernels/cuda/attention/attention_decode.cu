@@ -1,0 +1,103 @@
+/* attention_decode.cu - the choice and the launch of attention_decode.cuh. */
+#include "kernels/cuda/attention/attention_decode.h"
+
+#include "kernels/cuda/attention/attention_decode.cuh"
+#include "kernels/cuda/gemm/tensor_map.cuh"
+
+#define KEYS_MAX 65536 /* of all sequences */
+
+static int elem_bytes(const sw_attn_args *a) { return a->kv.kind ? 1 : 2; }
+
+/* The copy engine wants multiples of 16 bytes, and sequences in whole rows. */
+static bool is_readable(const sw_attn_args *a, const sw_bf16_rows *rows, int64_t seq_elems, int dim)
+{
+    return (uintptr_t)rows->d % 16 == 0 && dim * elem_bytes(a) % 16 == 0 && rows->stride > 0 &&
+           rows->stride * elem_bytes(a) % 16 == 0 && seq_elems % rows->stride == 0 &&
+           seq_elems / rows->stride >= a->capacity && seq_elems / rows->stride <= INT32_MAX - 256;
+}
+
+extern "C" bool sw_attention_decode_can_run(const sw_attn_args *a)
+{
+    return a->sm == 90 && a->n_sms > 0 && a->head_dim <= 256 && a->v_head_dim <= 256 &&
+           is_readable(a, &a->k, a->k_seq, a->head_dim) &&
+           is_readable(a, &a->v, a->v_seq, a->v_head_dim);
+}
+
+/* Where it was faster: a CTA a multiprocessor, or codes, of heads of 128. Of longer caches loads of
+ * threads read more a second. */
+static bool is_faster(const sw_attn_args *a)
+{
+    const bool is_short = a->n_seqs * a->capacity <= KEYS_MAX;
+
+    return a->head_dim == 128 && a->v_head_dim == 128 && is_short &&
+           (a->kv.kind || n_groups(a) <= a->n_sms);
+}
+
+static sw_code make_maps(decode_maps *maps, const sw_attn_args *a, sw_err *err)
+{
+    const sw_heads_map k = {a->k.d, a->head_dim, a->n_kv_heads, a->k_seq / a->k.stride, a->n_seqs,
+                            a->k.stride, a->k_seq, elem_bytes(a)};
+    const sw_heads_map v = {a->v.d, a->v_head_dim, a->n_kv_heads, a->v_seq / a->v.stride,
+                            a->n_seqs, a->v.stride, a->v_seq, elem_bytes(a)};
+    sw_code rc = sw_tensor_map_heads(&maps->k, &k, TILE_KEYS, err);
+
+    return rc != SW_OK ? rc : sw_tensor_map_heads(&maps->v, &v, TILE_KEYS, err);
+}
+
+template <typename T, int D, int WARPS, bool CHUNKED = false>
+static sw_code run(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how, sw_err *err)
+{
+    const sw_heads_args none = {};
+    const dim3 grid((unsigned)n_splits(a), (unsigned)(a->n_kv_heads * head_tiles(a)),
+                    (unsigned)a->n_seqs);
+    const int shared_bytes = (int)sizeof(copied_state<T, D, WARPS>);
+    decode_maps maps;
+    sw_code rc;
+
+    if (a->n_seqs == 0) return SW_OK;
+    if ((rc = make_maps(&maps, a, err)) != SW_OK ||
+        (rc = sw_device_check((int)cudaFuncSetAttribute(
+                                  swk_attention_decode_sm90<T, D, WARPS, CHUNKED>,
+                                  cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+                              "attention", err)) != SW_OK)
+        return rc;
+    return sw_start("attention", swk_attention_decode_sm90<T, D, WARPS, CHUNKED>, grid, 32 * WARPS,
+                    (size_t)shared_bytes, how, err, maps, sw_settle_scales(a),
+                    heads ? *heads : none, n_splits(a), counter_bytes(a));
+}
+
+template <typename T, int D>
+static sw_code run_cut(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how,
+                       sw_err *err)
+{
+    if (a->chunk) return run<T, D, warps_of(D) / 2, true>(a, heads, how, err);
+    if (per_sm(a) == 1) return run<T, D, warps_of(D)>(a, heads, how, err);
+    if (per_sm(a) == 2) return run<T, D, warps_of(D) / 2>(a, heads, how, err);
+    return run<T, D, warps_of(D) / 4>(a, heads, how, err);
+}
+
+template <typename T>
+static sw_code run_dim(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how,
+                       sw_err *err)
+{
+    const int dim = a->head_dim > a->v_head_dim ? a->head_dim : a->v_head_dim;
+
+    if (dim <= 64) return run_cut<T, 64>(a, heads, how, err);
+    return dim <= 128 ? run_cut<T, 128>(a, heads, how, err) : run_cut<T, 256>(a, heads, how, err);
+}
+
+extern "C" sw_code sw_cuda_attention_decode_copied(const sw_attn_args *a,
+                                                   const sw_heads_args *heads, sw_launch how,
+                                                   sw_err *err)
+{
+    return sw_of_kind(a->kv.kind, run_dim<sw_bf16>, run_dim<uint8_t>, run_dim<int8_t>)(a, heads,
+                                                                                     how, err);
+}
+
+extern "C" sw_code sw_cuda_attention_decode(const sw_attn_args *a, const sw_heads_args *heads,
+                                            sw_launch how, sw_err *err)
+{
+    return sw_attention_decode_can_run(a) && is_faster(a)
+               ? sw_cuda_attention_decode_copied(a, heads, how, err)
+               : sw_cuda_attention_decode_any(a, heads, how, err);
+}

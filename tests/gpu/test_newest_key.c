@@ -1,0 +1,175 @@
+/* test_newest_key.c - attention of one query a sequence that puts the newest key and value into
+ * the cache itself: out comes, bit by bit, what comes out where they are there already, and the
+ * cache then holds the same. By the kernel of any device and by that of Hopper. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "formats/num/act.h"
+#include "formats/num/half.h"
+#include "kernels/cuda/attention/attention_decode.h"
+#include "kernels/engine/engine.h"
+#include "tests/gpu/support/device_case.h"
+
+#define SEQS 2
+#define ROOM 5 /* positions behind the newest key, which hold NaNs */
+#define SCALE 0.0078125f
+
+static sw_device *gpu;
+static sw_launch how;
+
+typedef struct newest_case {
+    int heads, kv_heads, dim, v_dim, n_keys;
+} newest_case;
+
+static const newest_case cases[] = {
+    {8, 2, 128, 128, 1},   {8, 2, 128, 128, 16},  {8, 2, 128, 128, 17}, {32, 8, 128, 128, 300},
+    {4, 1, 128, 128, 2049}, {4, 4, 64, 64, 257},   {2, 1, 256, 256, 65}, {4, 2, 80, 48, 130},
+    {24, 2, 96, 96, 33},
+};
+
+/* A cache [SEQS, n_keys + ROOM, kv_heads * dim] and its newest rows [SEQS, kv_heads * dim]. */
+typedef struct newest_cache {
+    uint8_t *bytes; /* on the host */
+    int64_t n_bytes, row_bytes, seq_bytes;
+    sw_bf16 *newest;
+} newest_cache;
+
+/* Every number is a code times SCALE, of E4M3 where the cache holds none: BF16 holds it too. */
+static newest_cache make_cache(const newest_case *c, int dim, sw_kv_kind kind, uint64_t seed)
+{
+    const int64_t width = (int64_t)c->kv_heads * dim, n = SEQS * c->n_keys * width;
+    float *values = malloc(4 * (size_t)n);
+    const sw_act act = {.num = sw_kv_num(kind ? kind : SW_KV_E4M3), .scope = SW_ACT_TENSOR};
+    uint8_t *codes = malloc((size_t)n);
+    newest_cache m = {.row_bytes = width * (kind ? 1 : 2)};
+
+    (void)device_random_rows(gpu, values, n, 1, seed);
+    sw_act_quantize(codes, NULL, values, n, 1, n, &act, SCALE);
+    sw_act_round(values, n, values, n, 1, n, &act, SCALE);
+    m.seq_bytes = m.row_bytes * (c->n_keys + ROOM);
+    m.n_bytes = SEQS * m.seq_bytes;
+    m.bytes = malloc((size_t)m.n_bytes);
+    m.newest = malloc(2 * (size_t)(SEQS * width));
+    memset(m.bytes, 0xff, (size_t)m.n_bytes);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t row = i / width, seq = row / c->n_keys, position = row % c->n_keys;
+        const sw_bf16 wide = sw_bf16_encode(values[i]);
+        uint8_t *to = m.bytes + seq * m.seq_bytes + position * m.row_bytes;
+
+        if (kind) to[i % width] = codes[i];
+        else memcpy(to + 2 * (i % width), &wide, 2);
+        if (position == c->n_keys - 1) m.newest[seq * width + i % width] = wide;
+    }
+    free(values), free(codes);
+    return m;
+}
+
+/* On the device, the newest rows as NaNs where they are yet to come. */
+static void *cache_on_device(const newest_cache *m, const newest_case *c, bool has_newest)
+{
+    uint8_t *bytes = malloc((size_t)m->n_bytes);
+    void *d;
+
+    memcpy(bytes, m->bytes, (size_t)m->n_bytes);
+    for (int64_t seq = 0; seq < SEQS && !has_newest; seq++)
+        memset(bytes + seq * m->seq_bytes + (c->n_keys - 1) * m->row_bytes, 0xff,
+               (size_t)m->row_bytes);
+    d = device_copy(gpu, bytes, m->n_bytes);
+    free(bytes);
+    return d;
+}
+
+static void check_same_bytes(const void *d_cache, const newest_cache *m)
+{
+    uint8_t *have = malloc((size_t)m->n_bytes);
+
+    MUST(sw_device_download(gpu, have, d_cache, m->n_bytes, err));
+    assert_memory_equal(have, m->bytes, (size_t)m->n_bytes);
+    free(have);
+}
+
+static sw_code attend(const sw_attn_args *a, const sw_heads_args *heads, sw_err *err)
+{
+    return sw_attention_decode_can_run(a) ? sw_cuda_attention_decode_copied(a, heads, how, err)
+                                          : sw_cuda_attention_decode_any(a, heads, how, err);
+}
+
+static void check_case(const newest_case *c, sw_kv_kind kind, int n_sms, int sm)
+{
+    const int64_t capacity = c->n_keys + ROOM, n_q = SEQS * c->heads * c->dim;
+    const int64_t k_width = c->kv_heads * c->dim, v_width = c->kv_heads * c->v_dim;
+    const int64_t n_out = SEQS * c->heads * c->v_dim;
+    const int32_t first[SEQS] = {c->n_keys - 1, c->n_keys - 1};
+    newest_cache k = make_cache(c, c->dim, kind, 2), v = make_cache(c, c->v_dim, kind, 3);
+    float *q = malloc(4 * (size_t)n_q);
+    sw_bf16 *out[2] = {malloc(2 * (size_t)n_out), malloc(2 * (size_t)n_out)};
+    sw_attn_args a = {.n_seqs = SEQS, .seq_len = 1, .capacity = capacity, .n_heads = c->heads,
+                      .n_kv_heads = c->kv_heads, .head_dim = c->dim, .v_head_dim = c->v_dim,
+                      .scale = (float)(1 / sqrt(c->dim)), .n_sms = n_sms, .sm = sm,
+                      .kv = {kind, SCALE, SCALE}, .k_seq = capacity * k_width,
+                      .v_seq = capacity * v_width};
+    sw_heads_args heads = {.n = SEQS, .seq_len = 1, .capacity = capacity, .n_heads = c->heads,
+                           .n_kv_heads = c->kv_heads, .head_dim = c->dim, .v_head_dim = c->v_dim,
+                           .kv = a.kv};
+
+    a.q = (sw_bf16_rows){device_random_rows(gpu, q, n_q, 1.5, 1), c->heads * c->dim};
+    a.first = heads.first = device_copy(gpu, first, sizeof first);
+    a.out = (sw_bf16_rows){device_copy(gpu, out[0], 2 * n_out), c->heads * c->v_dim};
+    heads.k = (sw_bf16_rows){device_copy(gpu, k.newest, 2 * SEQS * k_width), k_width};
+    heads.v = (sw_bf16_rows){device_copy(gpu, v.newest, 2 * SEQS * v_width), v_width};
+    MUST(sw_device_take(&a.scratch, gpu, sw_cuda_decode_scratch_bytes(&a), 1, "test", err));
+    MUST(sw_device_fill(gpu, a.scratch, 0, sw_cuda_decode_scratch_bytes(&a), err));
+    for (int is_new = 0; is_new < 2; is_new++) {
+        a.k = (sw_bf16_rows){heads.k_cache = cache_on_device(&k, c, !is_new), k_width};
+        a.v = (sw_bf16_rows){heads.v_cache = cache_on_device(&v, c, !is_new), v_width};
+        MUST(attend(&a, is_new ? &heads : NULL, err));
+        MUST(sw_device_download(gpu, out[is_new], a.out.d, 2 * n_out, err));
+        check_same_bytes(heads.k_cache, &k);
+        check_same_bytes(heads.v_cache, &v);
+    }
+    assert_memory_equal(out[1], out[0], 2 * (size_t)n_out);
+    free(q), free(out[0]), free(out[1]);
+    free(k.bytes), free(k.newest), free(v.bytes), free(v.newest);
+}
+
+static void check_cases(int sm)
+{
+    for (size_t i = 0; i < 3 * (sizeof cases / sizeof *cases); i++) {
+        check_case(&cases[i / 3], (sw_kv_kind)(i % 3), 132, sm);
+        check_case(&cases[i / 3], (sw_kv_kind)(i % 3), 1, sm);
+    }
+}
+
+static void test_any_device(void **state)
+{
+    (void)state;
+    check_cases(0);
+}
+
+static void test_here(void **state)
+{
+    (void)state;
+    if (sw_device_about(gpu)->arch != 90) skip();
+    check_cases(90);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_any_device),
+        cmocka_unit_test(test_here),
+    };
+    const int missing = device_open(&gpu);
+    int failed;
+
+    if (missing) return missing;
+    how = device_launch(gpu);
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sw_device_close(gpu);
+    return failed;
+}
