@@ -49,6 +49,8 @@ test_engine_products test_combine
 test_engine_ops test_prefill
 test_engine_ops test_prefill_here
 test_engine_ops test_decode
+test_engine_ops test_decode_here
+test_newest_key
 test_engine_ops test_cache
 test_engine_ops test_pick
 test_engine_ops test_tiles
