@@ -119,7 +119,9 @@ const char *sw_ckpt_writer_leave(sw_ckpt_writer *w);
  * threads may put different linears at a time. */
 sw_code sw_ckpt_writer_put(sw_ckpt_writer *w, const char *module_path, const sw_qtensor *q,
                            sw_err *err) SW_MUST_USE;
-/* Scales for a cache of codes, of every layer once, where there is qconfig.kv_num. */
+/* A note, if scales of a cache stay behind because the output cannot say what they are for. */
+void sw_ckpt_writer_say_kv(const sw_ckpt_writer *w, const sw_progress *progress);
+/* Scales for a cache of codes, of every layer once, where there is qconfig.has_new_kv. */
 sw_code sw_ckpt_writer_put_kv(sw_ckpt_writer *w, int64_t layer, float k_scale, float v_scale,
                               sw_err *err) SW_MUST_USE;
 /* What tensor t of the source is written in when no linear claims it: its own dtype; of a dense

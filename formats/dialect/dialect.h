@@ -52,6 +52,8 @@ typedef struct sw_qconfig {
                                   when reading */
     const sw_num *kv_num;      /* every layer has k_scale and v_scale, for a cache in these codes,
                                   E4M3 or INT8. NULL: none has, or nothing says for which */
+    bool has_new_kv;           /* for writing: the caller puts the scales of kv_num, and those of
+                                  the source stay behind; false: those of the source are copied */
     double damp;               /* smallest damping used; recorded where the dialect has a key */
     const sw_qrule *rules;     /* none: one scheme for all. Writing takes exact rules alone, one
                                   for every quantized linear */

@@ -6,6 +6,7 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/parallel.h"
+#include "formats/checkpoint/kv_stored.h"
 
 #define LINE_BYTES 64 /* tiles start on a cache line, as vector loads like it */
 
@@ -131,7 +132,7 @@ static sw_code read_scale(float *out, const sw_checkpoint *ckpt, const char *pat
 static sw_code settle_scale(float *scale, const sw_num *num, const sw_checkpoint *ckpt,
                             int64_t layer, sw_err *err)
 {
-    const sw_num *stored = ckpt->qconfig.kv_num ? ckpt->qconfig.kv_num : &sw_nums[SW_NUM_E4M3];
+    const sw_num *stored = sw_kv_stored_num(ckpt);
 
     if (*scale > 0) {
         if (stored != num) *scale *= stored->top / num->top;

@@ -52,4 +52,35 @@ few=(--calib calib_data/calib.u16 --samples 4 --seq-len 128 --format compressed-
 expect 0 '' "$SWAGE" quantize --quiet "$TINY" -o "$T/awq" --method awq "${few[@]}"
 expect 0 '' "$SWAGE" quantize --quiet "$T/awq" -o "$T/again" --method gptq "${few[@]}"
 expect 0 '' "$SWAGE" verify --quiet "$T/again" --against "$T/awq"
+
+# --- scales of a cache that the source has: made anew, kept with what they are for, or left behind
+scale_of() { # DIR: the bytes of one
+    tail -c +$(($(offset_of "$1/model.safetensors" model.layers.0.self_attn.k_scale) + 1)) "$1/model.safetensors" |
+        head -c 4 | od -An -tx4
+}
+toy_tokens 4096 >"$T/calib.u16"
+cached() { quantize "$@" --scheme FP8 --calib "$T/calib.u16" --seq-len 128 --samples 4; }
+expect 0 '' cached "$TOY" -o "$T/int8" --kv-cache int8
+expect 0 '' cached "$TOY" -o "$T/fp8kv" --kv-cache fp8
+expect 0 '' cached "$T/int8" -o "$T/anew" --kv-cache fp8
+grep -q '"kv_cache": *"fp8"' "$T/anew/manifest.json" || fail 'no cache in the manifest'
+grep -A9 kv_cache_scheme "$T/anew/config.json" | grep -q '"type": *"float"' || fail 'the config names others'
+expect 0 '' "$SWAGE" verify --quiet "$T/anew" --against "$T/int8"
+[ "$(scale_of "$T/anew")" = "$(scale_of "$T/fp8kv")" ] || fail 'scales are not those of this run'
+expect 0 '' cached "$T/int8" -o "$T/kept"
+[ "$(scale_of "$T/kept")" = "$(scale_of "$T/int8")" ] || fail 'scales of the source are not kept'
+grep -A9 kv_cache_scheme "$T/kept/config.json" | grep -q '"type": *"int"' || fail 'what they are for is lost'
+expect 0 '' "$SWAGE" verify --quiet "$T/kept" --against "$T/int8"
+at=$(offset_of "$T/anew/model.safetensors" model.layers.1.self_attn.v_scale)
+poke "$T/anew/model.safetensors" $((at + 3)) '\x40' # of a range that no text gave: several units
+rm "$T/anew/manifest.json"
+expect 1 'layers.1.self_attn.v_scale' "$SWAGE" verify --quiet "$T/anew" --against "$T/int8"
+for to in bf16 fp8; do # whose readers take every scale for one of E4M3
+    "$SWAGE" convert "$T/int8" -o "$T/no-$to" --to $to >"$T/out" 2>&1 || fail "convert --to $to: $(cat "$T/out")"
+    grep -q '4 scales of a KV cache in int8 stay behind' "$T/out" || fail "it is not said: $(cat "$T/out")"
+    grep -aq k_scale "$T/no-$to/model.safetensors" && fail "scales for int8 in $to"
+    expect 0 '' "$SWAGE" verify --quiet "$T/no-$to" --against "$T/int8"
+    expect 0 '' "$SWAGE" convert --quiet "$T/fp8kv" -o "$T/with-$to" --to $to
+    grep -aq k_scale "$T/with-$to/model.safetensors" || fail "scales for fp8 are not in $to"
+done
 finish

@@ -8,6 +8,7 @@
 #include "formats/base/mem.h"
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
+#include "formats/checkpoint/kv_stored.h"
 #include "formats/checkpoint/writer/copy_codes.h"
 #include "quant/method/frame.h"
 #include "tools/card/card.h"
@@ -49,30 +50,6 @@ static sw_code plain_ignores(sw_qconfig *config, sw_convert_job *job, sw_err *er
     return SW_OK;
 }
 
-/* true when the source holds scales for a cache of codes of every layer that has one. */
-static bool has_kv_scales(const sw_checkpoint *source)
-{
-    char path[256], name[300];
-
-    for (int64_t layer = 0; layer < source->model.n_layers; layer++) {
-        if (!sw_model_has_attention(&source->model, layer)) continue;
-        if (!sw_model_attention_path(path, &source->model, layer)) return false;
-        for (int i = 0; i < 2; i++) {
-            (void)snprintf(name, sizeof name, "%s.%s", path, i ? "v_scale" : "k_scale");
-            if (!sw_st_find(source->st, name)) return false;
-        }
-    }
-    return source->model.n_layers > 0;
-}
-
-/* For codes of which a target says that there are scales; NULL: there are none, or it cannot. */
-static const sw_num *kv_num_of(const sw_checkpoint *source, const sw_dialect *target)
-{
-    const sw_num *num = source->qconfig.kv_num ? source->qconfig.kv_num : &sw_nums[SW_NUM_E4M3];
-
-    return sw_dialect_holds_kv(target, num) && has_kv_scales(source) ? num : NULL;
-}
-
 /* What writes: the checkpoint, and the tiles beside it where they are wanted. */
 typedef struct outputs {
     sw_ckpt_writer *writer;
@@ -95,7 +72,7 @@ static sw_code open_outputs(outputs *out, sw_convert_job *job, sw_err *err)
         config.desc_act = config.desc_act || l->to.is_scattered;
     }
     if (job->n_linears) config.spec = job->linears[0].to;
-    config.kv_num = kv_num_of(&job->source, o->target);
+    config.kv_num = sw_kv_kept_num(&job->source, o->target);
     rc = sw_ckpt_writer_new(&out->writer, &job->source, o->out_dir, o->may_replace, o->target,
                             &config, linears, job->n_linears, o->shard_bytes, err);
     if (rc != SW_OK || !o->with_sidecar) return rc;
@@ -228,6 +205,7 @@ static sw_code commit(const outputs *out, sw_convert_job *job, sw_err *err)
     if (rc == SW_OK) rc = sw_ckpt_writer_commit(out->writer, manifest, err);
     if (rc == SW_OK && sw_ckpt_writer_note(out->writer)[0])
         sw_progress_note(job->progress, "%s", sw_ckpt_writer_note(out->writer));
+    if (rc == SW_OK) sw_ckpt_writer_say_kv(out->writer, job->progress);
     cJSON_Delete(manifest);
     return rc;
 }

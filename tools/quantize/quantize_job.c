@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "formats/checkpoint/kv_stored.h"
 #include "formats/io/digest_back.h"
 #include "formats/num/pow2.h"
 #include "kernels/engine/lm_open.h"
@@ -184,9 +185,12 @@ static sw_code select_linears(job *j, sw_err *err)
 
 sw_qconfig sw_quantize_job_config(const sw_quantize_job *j)
 {
+    const sw_num *asked = j->settings.quant.kv_num;
+
     return (sw_qconfig){.spec = j->settings.quant.spec, .ignore = j->selection.ignored,
                         .n_ignore = j->selection.n_ignored, .damp = j->settings.quant.damp,
-                        .kv_num = j->settings.quant.kv_num, .decodes_rest = true};
+                        .kv_num = asked ? asked : sw_kv_kept_num(&j->source, j->dialect),
+                        .has_new_kv = asked != NULL, .decodes_rest = true};
 }
 
 /* All files of the output, at most, with the selection as it is now. */

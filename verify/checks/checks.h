@@ -104,5 +104,9 @@ sw_code sw_verify_kv_scales(sw_report *report, const sw_subject *checkpoint,
                             sw_err *err) SW_MUST_USE;
 /* true when `suffix` at module `path` is such a scale. */
 bool sw_is_kv_scale(const sw_subject *checkpoint, const char *path, const char *suffix);
+/* true when such a scale of the original may be what it is in the checkpoint: one found anew, for a
+ * range near that of the original's, or none where its config cannot say that it is for int8. */
+bool sw_kv_scale_is_own(const sw_subject *checkpoint, const sw_subject *original, const char *path,
+                        const char *suffix);
 
 #endif

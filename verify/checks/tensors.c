@@ -460,6 +460,11 @@ static sw_code cover_view(sw_report *report, const sw_subject *checkpoint,
         c->n_quantized++;
         return SW_OK;
     }
+    if ((suffix && sw_kv_scale_is_own(checkpoint, original, path, suffix)) ||
+        (kept && sw_rescale_explains(rescale, checkpoint, t->name, &kept->view, view))) {
+        c->n_rescaled++;
+        return SW_OK;
+    }
     split = kept ? SW_ORIGINAL_OTHER : sw_original_is_split(t, checkpoint, where);
     if (split == SW_ORIGINAL_SPLIT) {
         c->n_quantized++;
@@ -475,10 +480,6 @@ static sw_code cover_view(sw_report *report, const sw_subject *checkpoint,
         c->n_missing++;
         return sw_report_find(report, "missing", t->name, err, "%s of the original is not in the "
                               "checkpoint", t->name);
-    }
-    if (sw_rescale_explains(rescale, checkpoint, t->name, &kept->view, view)) {
-        c->n_rescaled++;
-        return SW_OK;
     }
     c->n_differing++;
     sw_view_describe(have, sizeof have, &kept->view);

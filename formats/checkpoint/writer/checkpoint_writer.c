@@ -177,6 +177,7 @@ static sw_code claim_tensors(sw_ckpt_writer *w, sw_err *err)
         w->claim_of[i] = SW_COPIED;
         w->source_bytes += sw_st_at(w->source->st, i)->view.size_bytes;
     }
+    sw_writer_drop_kv(w);
     for (int64_t i = 0; i < w->n_claims && rc == SW_OK; i++) rc = claim_one(w, i, err);
     if (rc == SW_OK) rc = sw_writer_find_rests(w, err);
     for (int64_t i = 0; i < n && rc == SW_OK; i++) {

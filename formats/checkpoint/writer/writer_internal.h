@@ -16,7 +16,7 @@
 #define SW_CHANGED (-2) /* written already, with other values */
 #define SW_CAST (-3)    /* to be written in another dtype */
 #define SW_DECODED (-4) /* codes of a linear that becomes floats, see writer_rest.c */
-#define SW_DROPPED (-5) /* its scales and the like */
+#define SW_DROPPED (-5) /* its scales and the like; scales of a cache that stay behind */
 
 typedef struct sw_claim {
     const char *module_path;
@@ -68,6 +68,7 @@ struct sw_ckpt_writer {
     int64_t n_claims;
     sw_rest *rests; /* in the order of `at` */
     int64_t n_rests;
+    int64_t n_dropped_kv; /* scales of a cache that stay behind */
     sw_stack_out *stacks; /* of a target that keeps experts in one tensor a part */
     int64_t n_stacks;
     int64_t *order; /* tensors of the source, as what becomes of them lies in the output */
@@ -190,6 +191,8 @@ void sw_writer_free_stacks(sw_ckpt_writer *w);
  * note why there is none. */
 sw_code sw_writer_put_made_files(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 
+/* Those of the source that are made anew, or that readers of the output would take for others. */
+void sw_writer_drop_kv(sw_ckpt_writer *w);
 /* The scales of a quantized cache. SW_E_UNSUPPORTED: the dialect has no place for them. */
 sw_code sw_writer_declare_kv(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/checkpoint/kv_stored.h"
 #include "formats/gguf/gguf_model.h"
 #include "formats/io/digest_back.h"
 #include "formats/io/profile.h"
@@ -93,6 +94,17 @@ static void say_what_is_decoded(const job *j)
                          "decoded; the first is %s", (long long)n, first);
 }
 
+/* Scales of a cache that a quantized source has, where no new ones were asked for. */
+static void say_what_becomes_of_kv(const job *j)
+{
+    const sw_num *kept = sw_kv_kept_num(&j->source, j->dialect);
+
+    sw_ckpt_writer_say_kv(j->writer, j->progress);
+    if (kept && !j->settings.quant.kv_num)
+        sw_progress_note(j->progress, "the scales of the source's KV cache in %s are kept; "
+                         "--kv-cache finds new ones", kept->name);
+}
+
 /* Before anything is put. */
 static sw_code read_behind(job *j, sw_err *err)
 {
@@ -116,6 +128,7 @@ sw_code sw_quantize_output_open(sw_quantize_job *j, sw_err *err)
         (rc = read_behind(j, err)) != SW_OK)
         return rc;
     say_what_is_decoded(j);
+    say_what_becomes_of_kv(j);
     if (!j->settings.quant.algo->transform) sw_ckpt_writer_copy_ahead(j->writer);
     return sw_timeline_step(&j->timeline, err, "prepare");
 }
