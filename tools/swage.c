@@ -5,9 +5,11 @@
  */
 #include <cblas.h>
 #include <malloc.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "formats/base/parallel.h"
@@ -93,6 +95,16 @@ static bool asks_for_help(int argc, char *const argv[])
     return false;
 }
 
+/* Has who read the result gone, as head does when it has seen enough? Nobody is to be told then. */
+static bool is_reader_gone(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    struct stat info;
+
+    return fstat(STDOUT_FILENO, &info) == 0 && S_ISFIFO(info.st_mode) && poll(&out, 1, 0) == 1 &&
+           (out.revents & POLLERR);
+}
+
 static sw_code flush_result(sw_err *err)
 {
     int failed = ferror(stdout);
@@ -149,12 +161,14 @@ static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
     sw_opt_args args = {0};
     sw_run run = {.term = &term, .arena = &arena};
     sw_cmd_common *common = NULL;
+    bool is_heard = true;
     sw_code rc;
 
     sw_term_init(&term, false);
     if (asks_for_help(argc, argv)) {
         print_command_help(stdout, cmd);
         rc = flush_result(&err);
+        is_heard = rc == SW_OK || !is_reader_gone();
         goto done;
     }
     if ((rc = sw_arena_take((void **)&common, &arena, 1, cmd->options_bytes, &err)) != SW_OK)
@@ -191,10 +205,10 @@ static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
     if (rc == SW_OK && common->arch_like && !sw_arch_stood_in())
         sw_progress_note(&term.progress, "--arch-like %s was not needed: the model_type is known",
                          common->arch_like);
-    if (rc == SW_OK) rc = flush_result(&err);
+    if (rc == SW_OK && (rc = flush_result(&err)) != SW_OK) is_heard = !is_reader_gone();
 done:
     rc = sw_team_end(run.team, rc, &err);
-    if (sw_team_speaks(run.team)) say_end(&run, cmd, common, rc, &err);
+    if (is_heard && sw_team_speaks(run.team)) say_end(&run, cmd, common, rc, &err);
     (void)fflush(NULL);
     sw_team_close(run.team, rc);
     sw_watch_end();

@@ -425,8 +425,8 @@ static sw_code open_loose(sw_st **out, const char *dir, bool is_headers, sw_err 
     if ((rc = count_containers(&n_found, name, dir, err)) != SW_OK) return rc;
     if (n_found > 1)
         return SW_FAIL(err, SW_E_IO,
-                       "%s: %d *.safetensors and no " SW_ST_INDEX_NAME "; name the file", dir,
-                       n_found);
+                       "%s: %d *.safetensors and no " SW_ST_INDEX_NAME ", which says what each of "
+                       "them is for; get it from where the model is from", dir, n_found);
     if (n_found == 1) {
         rc = sw_path_join_inside(at, dir, name, err);
         return rc == SW_OK ? open_single(out, at, is_headers, err) : rc;

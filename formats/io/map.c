@@ -22,7 +22,11 @@ static sw_code map_fd(sw_map *out, int fd, const char *path, bool is_input, sw_e
 
     if (fstat(fd, &info) != 0)
         return SW_FAIL(err, SW_E_IO, "%s: cannot stat: %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode)) return SW_FAIL(err, SW_E_IO, "%s: not a regular file", path);
+    if (S_ISDIR(info.st_mode))
+        return SW_FAIL(err, SW_E_IO, "%s: not a regular file, but a directory", path);
+    if (!S_ISREG(info.st_mode))
+        return SW_FAIL(err, SW_E_IO, "%s: not a regular file; what a pipe or a device gives can be "
+                       "read only once: write it into a file first", path);
     if (is_input && (rc = sw_watch_input(path, &info, err)) != SW_OK) return rc;
     if (info.st_size == 0) {
         out->data = empty_file;

@@ -42,6 +42,8 @@ sw_code sw_sync_parent(const char *path, sw_err *err) SW_MUST_USE;
  * name that is taken first. 0 or an errno: EEXIST when something is there, which stays. */
 int sw_rename_new(const char *from, const char *to);
 
+/* The error of a work directory that cannot be made: names the folder that is at fault. */
+sw_code sw_work_cannot_make(const char *dir, int failed, sw_err *err);
 /* Open and lock a work directory. SW_E_USAGE: a link, no directory, or another run holds it. */
 sw_code sw_work_lock(int *fd, const char *dir, sw_err *err) SW_MUST_USE;
 /* Make PATH.partial-PID.K, locked and marked. */

@@ -33,7 +33,7 @@ static sw_code lock_hold(sw_out_dir *out, bool *is_made, sw_err *err)
 {
     *is_made = mkdir(out->hold_path, 0755) == 0;
     if (!*is_made && errno != EEXIST)
-        return SW_FAIL(err, SW_E_IO, "%s: cannot create: %s", out->hold_path, strerror(errno));
+        return sw_work_cannot_make(out->hold_path, errno, err);
     return sw_work_lock(&out->lock_fd, out->hold_path, err);
 }
 

@@ -419,6 +419,18 @@ sw_code sw_work_lock(int *out, const char *dir, sw_err *err)
     return SW_FAIL(err, SW_E_IO, "%s: cannot be locked: %s", dir, strerror(failed));
 }
 
+sw_code sw_work_cannot_make(const char *dir, int failed, sw_err *err)
+{
+    char parent[SW_PATH_BYTES];
+
+    sw_path_parent(parent, dir);
+    sw_path_strip(parent);
+    if (failed == ENOENT || failed == ENOTDIR)
+        return SW_FAIL(err, SW_E_IO, "%s: no such folder; make it, or name another for the output",
+                       parent);
+    return SW_FAIL(err, SW_E_IO, "%s: cannot create: %s", dir, strerror(failed));
+}
+
 /* Two outputs of one process, or two containers with the same number, take different K. */
 sw_code sw_work_make(char dir[SW_PATH_BYTES], int *lock_fd, const char *path, sw_err *err)
 {
@@ -431,7 +443,7 @@ sw_code sw_work_make(char dir[SW_PATH_BYTES], int *lock_fd, const char *path, sw
             return SW_FAIL(err, SW_E_IO, "%s: path too long", path);
         if (mkdir(dir, 0755) != 0) {
             if (errno == EEXIST) continue;
-            return SW_FAIL(err, SW_E_IO, "%s: cannot create: %s", dir, strerror(errno));
+            return sw_work_cannot_make(dir, errno, err);
         }
         if ((rc = sw_work_lock(lock_fd, dir, &why)) != SW_OK) {
             if (!sw_path_exists(dir)) continue; /* another run has taken it for a killed one's */

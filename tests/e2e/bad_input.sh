@@ -67,6 +67,15 @@ expect 3 'embed_tokens.weight' "$SWAGE" inspect --quiet "$T/m"
 model m
 sed -i 's/"num_hidden_layers": *2/"num_hidden_layers":3/' "$T/m/config.json"
 expect 3 'model.layers.2.' quantize "$T/m"
+# a directory that may not be looked into is no id of a model
+other=()
+[ "$(id -u)" -ne 0 ] || other=(setpriv --reuid 65534 --clear-groups)
+if "${other[@]}" "$SWAGE" --version >/dev/null 2>&1; then
+    mkdir "$T/locked"
+    chmod 0 "$T/locked"
+    expect 5 'm: cannot be looked at: Permission denied' "${other[@]}" "$SWAGE" inspect "$T/locked/m"
+    rmdir "$T/locked"
+fi
 
 # --- index: missing shard, path outside
 model m
@@ -77,6 +86,11 @@ printf '{"metadata":{},"weight_map":{"lm_head.weight":"../m/a.safetensors"}}' >"
 expect 3 'a.safetensors' quantize "$T/m"
 printf '{"metadata":{},"weight_map":{"nowhere.weight":"a.safetensors"}}' >"$T/m/model.safetensors.index.json"
 expect 3 'nowhere.weight' quantize "$T/m"
+
+model m
+cp "$T/m/model.safetensors" "$T/m/other.safetensors"
+mv "$T/m/model.safetensors" "$T/m/weights.safetensors"
+expect 5 'm: 2 *.safetensors and no model.safetensors.index.json, which says * get it from where the model' quantize "$T/m"
 
 # --- weights that are not numbers
 head -c 32768 /dev/zero >"$T/some.u16"
@@ -116,6 +130,9 @@ printf '\x01\x00\x02' >"$T/odd.u16"
 expect 3 'odd.u16' calibrated "$TOY" --calib "$T/odd.u16"
 printf '\x01\x00\x40\x01' >"$T/beyond.u16"
 expect 3 '320' calibrated "$TOY" --calib "$T/beyond.u16"
+mkfifo "$T/pipe.txt"
+expect 5 'pipe.txt: not a regular file; what a pipe * write it into a file first' calibrated "$TINY" --calib "$T/pipe.txt"
+expect 5 'calib_data: not a regular file, but a directory' calibrated "$TINY" --calib "$PWD/calib_data"
 expect 2 '--seq-len 4096 is beyond' calibrated "$TINY" --calib "$TEXT" --seq-len 4096
 
 # --- settings that cannot be
@@ -145,7 +162,10 @@ rm -r "$OUT"
 model m
 expect 2 "$T/m" "$SWAGE" quantize --quiet --method rtn "$T/m" -o "$T/m" --force
 expect 2 "$T/m" "$SWAGE" quantize --quiet --method rtn "$T/m" -o "$T/m/out"
-expect 5 "none" "$SWAGE" quantize --quiet --method rtn "$T/m" -o "$T/none/out"
+NO_FOLDER="$T/none: no such folder; make it, or name another for the output"
+expect 5 "$NO_FOLDER" "$SWAGE" quantize --quiet --method rtn "$T/m" -o "$T/none/out"
+expect 5 "$NO_FOLDER" "$SWAGE" convert --quiet "$T/m" --to f16 -o "$T/none/out"
+expect 5 "$NO_FOLDER" "$SWAGE" convert --quiet "$T/m" --to gguf --type F16 --no-tokenizer -o "$T/none/out.gguf"
 absent "$T/none"
 cmp -s "$TOY/model.safetensors" "$T/m/model.safetensors" || fail 'the source was changed'
 expect 0 '' quantize "$TOY"
@@ -154,5 +174,13 @@ expect 0 '' "$SWAGE" quantize --quiet --method rtn "$OUT" -o "$T/again"
 model two
 sed -i 's/^{/{"rope_scaling": {"rope_type": "linear", "factor": 2},/' "$T/two/config.json"
 expect 3 'rope_scaling and rope_parameters say different things*take the wrong one out' "$SWAGE" plan --quiet "$T/two"
+# a reader who has seen enough hears nothing of it
+mkfifo "$T/gone"
+: <"$T/gone" &
+exec 3>"$T/gone"
+wait $!
+"$SWAGE" inspect "$TINY" --quiet >&3 2>"$T/stderr" && fail 'a result that nobody reads is written'
+[ ! -s "$T/stderr" ] || fail "$(cat "$T/stderr")"
+exec 3>&-
 expect 5 'cannot write the result' bash -c "'$SWAGE' list >/dev/full"
 finish

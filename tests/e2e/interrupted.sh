@@ -4,6 +4,7 @@
 . "$(dirname "$0")/lib.bash"
 OUT=$T/out
 CALIB=$PWD/calib_data/calib.u16
+toy_tokens 512 >"$T/some.u16"
 
 stop() { # SIGNAL: the run that is held goes on, and finds that it was asked to stop
     kill "-$1" $pid
@@ -34,6 +35,19 @@ stop INT
 diff -r "$T/before" "$OUT" || fail "an interrupted --force touched the old output"
 rm -rf "$OUT" "$OUT.partial"
 absent "$OUT"
+
+# of several outputs those that are complete are counted, by sweep as well
+MANY=("$TOY" -o "$T/many" --method rtn --quiet)
+hold mkdir W8A16-swage.partial 1 "$SWAGE" quantize "${MANY[@]}" --scheme W4A16,W8A16 >/dev/null 2>"$T/stderr"
+stop INT
+[[ $(cat "$T/stderr") == 'swage quantize: interrupted; 1 of 2 outputs are complete: the same command '* ]] ||
+    fail "message: $(cat "$T/stderr")"
+hold mkdir W8A16-swage.partial 1 "$SWAGE" sweep "${MANY[@]}" --schemes W4A16,W8A16 --text "$T/some.u16" \
+    >/dev/null 2>"$T/stderr"
+stop INT
+[[ $(cat "$T/stderr") == 'swage sweep: interrupted; 1 of 2 outputs are complete: the same command '* ]] ||
+    fail "message: $(cat "$T/stderr")"
+rm -r "$T/many"
 
 # a limit on file size stands for a disk that fills while it is written
 limited() { (ulimit -f 200 && exec "$@"); }

@@ -1,6 +1,7 @@
 /* model_args.c - see model_args.h. */
 #include "tools/cli/model_args.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "formats/checkpoint/hub_cache.h"
@@ -20,7 +21,10 @@ static sw_code find_model(const char **word, sw_arena *arena, const sw_progress 
     sw_hub_id id;
     sw_code rc;
 
-    if (!*word || sw_path_exists(*word) || !sw_hub_id_parse(&id, *word)) return SW_OK;
+    if (!*word || sw_path_exists(*word)) return SW_OK;
+    if (errno == EACCES)
+        return SW_FAIL(err, SW_E_IO, "%s: cannot be looked at: %s", *word, strerror(errno));
+    if (!sw_hub_id_parse(&id, *word)) return SW_OK;
     if ((rc = sw_hub_find(dir, &id, err)) != SW_OK ||
         (rc = sw_arena_text(&kept, arena, dir, strlen(dir), err)) != SW_OK)
         return rc;

@@ -84,6 +84,7 @@ typedef struct sw_quantize_job {
     const sw_calibration *lent; /* that of another job, to be borrowed; NULL: it reads its own */
     const cJSON *sources;       /* digests of the source, borrowed; NULL: not known yet */
     bool is_finished;           /* an earlier run with the same settings made the output */
+    bool is_published;          /* this run did */
     sw_err failure;             /* what went wrong with it alone; code SW_OK: nothing did */
     cJSON *verified;            /* owned: what reading the output back has found */
 } sw_quantize_job;

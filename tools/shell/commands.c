@@ -37,7 +37,7 @@ const sw_exit_code sw_exit_codes[] = {
      "The CUDA device, its driver or this build cannot do it; --device cpu always works."},
     {SW_E_NOISY, "no verdict on speed", "Times scatter too much for a verdict on speed."},
     {SW_E_BUG, "a bug", "A bug in Swage."},
-    {SW_E_CANCELLED, "interrupted", "A signal stopped the run; nothing was written."},
+    {SW_E_CANCELLED, "interrupted", "A signal stopped the run; the message says what is kept."},
 };
 const int sw_n_exit_codes = (int)(sizeof sw_exit_codes / sizeof *sw_exit_codes);
 

@@ -166,8 +166,10 @@ static sw_code work(sw_sweep_job *s, sw_run *run, sw_err *err)
     read_before(s);
     if ((rc = sw_quantize_many_run(&s->many, err)) != SW_OK ||
         (rc = sw_device_option_open(&s->gpu, s->o->quantize.device, 0, err)) != SW_OK ||
-        (rc = sw_sweep_measure(s, err)) != SW_OK)
+        (rc = sw_sweep_measure(s, err)) != SW_OK) {
+        sw_quantize_many_say_kept(&s->many, err);
         return rc;
+    }
     return sw_team_rank(run->team) == 0 ? choose(s, run, err) : SW_OK;
 }
 

@@ -98,8 +98,10 @@ static sw_code run_many(sw_run *run, const job *base, sw_err *err)
 
     if ((rc = sw_quantize_many_check(&many, run, base, err)) != SW_OK ||
         (rc = sw_quantize_many_run(&many, err)) != SW_OK || sw_team_rank(run->team) > 0 ||
-        (rc = write_comparison(base, &many, err)) != SW_OK)
+        (rc = write_comparison(base, &many, err)) != SW_OK) {
+        sw_quantize_many_say_kept(&many, err);
         goto done;
+    }
     sw_term_clear(run->term);
     rc = sw_quantize_many_print(run, &many, err);
     if (rc == SW_OK) rc = sw_quantize_many_verdict(&many, err);

@@ -217,6 +217,21 @@ sw_code sw_quantize_many_run(const sw_quantize_many *many, sw_err *err)
     return rc;
 }
 
+void sw_quantize_many_say_kept(const sw_quantize_many *many, sw_err *err)
+{
+    const bool is_plain = strstr(err->text, "nothing was written") != NULL;
+    int n = 0;
+    size_t at;
+
+    for (int i = 0; i < many->n; i++)
+        n += many->jobs[i]->is_finished || many->jobs[i]->is_published;
+    if (err->code != SW_E_CANCELLED || !n) return;
+    if (is_plain) (void)snprintf(err->text, sizeof err->text, "interrupted");
+    at = strlen(err->text);
+    (void)snprintf(err->text + at, sizeof err->text - at, "; %d of %d outputs are complete%s", n,
+                   many->n, is_plain ? ": the same command goes on" : "");
+}
+
 sw_code sw_quantize_many_verdict(const sw_quantize_many *many, sw_err *err)
 {
     const job *first = NULL;

@@ -34,6 +34,8 @@ sw_code sw_quantize_many_check(sw_quantize_many *out, sw_run *run, const sw_quan
  * returned then is SW_OK. What ends the run (quantize_group.h) is returned; outputs that were made
  * before stay. */
 sw_code sw_quantize_many_run(const sw_quantize_many *many, sw_err *err) SW_MUST_USE;
+/* Of an interrupted run: its message says how many outputs are there. */
+void sw_quantize_many_say_kept(const sw_quantize_many *many, sw_err *err);
 /* The first failure, with the number of those that failed. */
 sw_code sw_quantize_many_verdict(const sw_quantize_many *many, sw_err *err) SW_MUST_USE;
 void sw_quantize_many_free(sw_quantize_many *many); /* accepts a zeroed one */

@@ -210,6 +210,7 @@ sw_code sw_quantize_output_commit(sw_quantize_job *j, sw_err *err)
     if ((rc = sw_progress_check(j->progress, err)) != SW_OK) return rc;
     if ((rc = finish_manifest(j, err)) != SW_OK) return rc;
     if ((rc = sw_ckpt_writer_commit(j->writer, j->report.manifest, err)) != SW_OK) return rc;
+    j->is_published = true;
     if ((rc = keep_promise(j, err)) != SW_OK) return rc;
     if (sw_ckpt_writer_note(j->writer)[0])
         sw_progress_note(j->progress, "%s", sw_ckpt_writer_note(j->writer));
@@ -234,6 +235,9 @@ sw_code sw_quantize_output_read_back(sw_quantize_job *j, sw_err *err)
     sw_loader_notes(&report.loaders, j->progress);
     sw_report_free(&report);
     if (rc == SW_OK) return sw_timeline_step(&j->timeline, err, "read back");
+    if (rc == SW_E_CANCELLED)
+        return SW_FAIL(err, rc, "interrupted; %s is written, but not read back: swage verify does "
+                       "that", j->o->out);
     sw_err_prefix(err, "%s was written, but does not read back", j->o->out);
     return rc;
 }
