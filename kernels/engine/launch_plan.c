@@ -100,12 +100,16 @@ static bool is_op(const planner *p, int at, sw_op_kind kind, sw_buf dst, sw_buf 
     return p->ops[at].kind == kind && p->ops[at].dst == dst && p->ops[at].src == src;
 }
 
+bool sw_launch_has_gates_and_ups(const sw_launch_weights *weights, sw_slot slot)
+{
+    return slot == SW_SLOT_GATE_UP || (slot == SW_SLOT_GATE && weights->is_gate_joined);
+}
+
 /* What a product of one token would do with the output of this linear, and how many operations
  * behind it that is. */
 static sw_launch_after after_linear(const planner *p, const sw_op *op, int *n_ops)
 {
-    const bool has_ups =
-        op->slot == SW_SLOT_GATE_UP || (op->slot == SW_SLOT_GATE && p->weights->is_gate_joined);
+    const bool has_ups = sw_launch_has_gates_and_ups(p->weights, op->slot);
 
     *n_ops = 2; /* between gates and ups and their GLU lies a linear or a split that does nothing */
     if (has_ups && is_op(p, p->at + 2, SW_OP_GLU, SW_BUF_G, SW_BUF_U)) return SW_AFTER_GLU;

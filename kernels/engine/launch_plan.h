@@ -93,6 +93,8 @@ typedef struct sw_launch_weights {
     /* Products whose inputs are quantized, by codes that a norm or a gate can leave. */
     bool takes_codes[SW_SLOT_COUNT];
 } sw_launch_weights;
+/* Whether a slot holds gates and their ups: its product could leave what GLU makes of both. */
+bool sw_launch_has_gates_and_ups(const sw_launch_weights *weights, sw_slot slot);
 #define SW_LAUNCH_FUSABLE(after, has_norm) (1u << (2 * (after) + ((has_norm) ? 1 : 0)))
 
 /* What is asked of a block. */

@@ -13,7 +13,8 @@ static void look_at_weights(sw_launch_weights *w, const sw_device_run *run)
         w->has_norm_bias[s] = b->norm_bias[s] != NULL;
         if (run->is_fused && b->linear[s].tiles.codes)
             w->fusable[s] = sw_device_fusable(run, (sw_slot)s);
-        w->takes_glu[s] = run->is_decode && sw_device_takes_glu(run, (sw_slot)s);
+        w->takes_glu[s] = run->is_decode && sw_launch_has_gates_and_ups(w, (sw_slot)s) &&
+                          sw_device_takes_glu(run, (sw_slot)s);
         w->takes_codes[s] = run->is_decode && sw_device_takes_codes(run, (sw_slot)s);
     }
 }

@@ -79,7 +79,10 @@ static void test_gated(void **state)
     sw_model m;
 
     (void)state;
-    memset(gated.takes_glu, true, sizeof gated.takes_glu);
+    for (int s = 0; s < SW_SLOT_COUNT; s++) /* devices are asked of no others */
+        gated.takes_glu[s] = sw_launch_has_gates_and_ups(&gated, (sw_slot)s);
+    assert_true(gated.takes_glu[SW_SLOT_GATE] && gated.takes_glu[SW_SLOT_GATE_UP]);
+    assert_false(gated.takes_glu[SW_SLOT_UP] || gated.takes_glu[SW_SLOT_Q]);
     memset(gated.takes_codes, true, sizeof gated.takes_codes);
     read_model(&m, "arch/llama");
     check_plan(&m, 0, &gated, &sequences,
