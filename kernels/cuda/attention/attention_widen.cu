@@ -18,11 +18,7 @@ struct widened {
 /* The first position of a sequence that its first query sees, or one a little before it. */
 static __device__ int64_t begin_of(const sw_attn_args &a, int64_t first)
 {
-    int64_t oldest = 0;
-
-    if (a.chunk) oldest = first - first % a.chunk;
-    else if (a.window) oldest = first + 1 - a.window;
-    return max((int64_t)0, oldest - TILE_MAX);
+    return max((int64_t)0, first + 1 - sw_keys_seen(a, (int)first) - TILE_MAX);
 }
 
 /* grid (some, sequences, keys and values): a warp to a row */
