@@ -29,6 +29,16 @@ static sw_code step_failed(const sw_pretok_step *step, sw_code rc, sw_err *err)
     return rc;
 }
 
+/* What this step has made, `rc` of it, goes to the step behind it. */
+static sw_code forward_made(sw_pretokenizer *owner, int at, bool is_start, sw_code rc, sw_err *err)
+{
+    sw_pretok_step *step = &owner->steps[at];
+
+    if (rc != SW_OK) return step_failed(step, rc, err);
+    step->made_bytes += step->buf.n_bytes;
+    return forward(owner, at + 1, step->buf.bytes, step->buf.n_bytes, is_start, err);
+}
+
 static sw_code run_prefix(sw_pretokenizer *owner, int at, const char *text, size_t n_bytes,
                           bool is_start, sw_err *err)
 {
@@ -42,9 +52,7 @@ static sw_code run_prefix(sw_pretokenizer *owner, int at, const char *text, size
     sw_growth_open(owner->growth, &step->buf, step->made_bytes);
     rc = sw_text_buf_add(&step->buf, step->content, step->content_bytes, err);
     if (rc == SW_OK) rc = sw_text_buf_add(&step->buf, text, n_bytes, err);
-    if (rc != SW_OK) return step_failed(step, rc, err);
-    step->made_bytes += step->buf.n_bytes;
-    return forward(owner, at + 1, step->buf.bytes, step->buf.n_bytes, is_start, err);
+    return forward_made(owner, at, is_start, rc, err);
 }
 
 static sw_code run_replace(sw_pretokenizer *owner, int at, const char *text, size_t n_bytes,
@@ -56,9 +64,7 @@ static sw_code run_replace(sw_pretokenizer *owner, int at, const char *text, siz
     sw_growth_open(owner->growth, &step->buf, step->made_bytes);
     rc = sw_pattern_replace(&step->buf, &step->pattern, owner->clock, text, n_bytes,
                             step->content, step->content_bytes, err);
-    if (rc != SW_OK) return step_failed(step, rc, err);
-    step->made_bytes += step->buf.n_bytes;
-    return forward(owner, at + 1, step->buf.bytes, step->buf.n_bytes, is_start, err);
+    return forward_made(owner, at, is_start, rc, err);
 }
 
 static sw_code run_bytes(sw_pretokenizer *owner, int at, const char *text, size_t n_bytes,
@@ -68,10 +74,8 @@ static sw_code run_bytes(sw_pretokenizer *owner, int at, const char *text, size_
     sw_code rc;
 
     sw_growth_open(owner->growth, &step->buf, step->made_bytes);
-    if ((rc = sw_bytes_to_chars(&step->buf, text, n_bytes, err)) != SW_OK)
-        return step_failed(step, rc, err);
-    step->made_bytes += step->buf.n_bytes;
-    return forward(owner, at + 1, step->buf.bytes, step->buf.n_bytes, is_start, err);
+    rc = sw_bytes_to_chars(&step->buf, text, n_bytes, err);
+    return forward_made(owner, at, is_start, rc, err);
 }
 
 /* glues[how][pending is a match][next is a match] says whether the next span joins the pending
