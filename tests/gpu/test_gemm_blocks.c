@@ -57,6 +57,7 @@ static void many_tokens(void **state)
         {600, 520, 1024, 0, 9, BF, FF, false, true},
         {600, 520, 1280, 0, 9, HF, FF, false, false}, /* halves would have five stages */
         {300, 200, 640, 0, 2, BF, FF, false, false},  /* goes to that kernel too */
+        {40, 72, 8704, 0, 2, BF, FF, false, false},   /* scales of W come in three turns */
     };
 
     (void)state;
@@ -87,6 +88,7 @@ static void some_hundred_tokens(void **state)
         {200, 200, 640, 0, 132, BF, FF, false, false}, /* an odd number of stages */
         {100, 72, 1000, 4, 132, HF, BF, false, false}, /* the last stage is not whole */
         {140, 264, 2304, 0, 132, BF, HF, true, false}, /* the ring turns over */
+        {40, 72, 8576, 0, 132, BF, FF, false, false},  /* 33 stages and more, also of half of k */
     };
     int pairs = sw_cuda_kernel_find("w8a8_two_ctas");
 

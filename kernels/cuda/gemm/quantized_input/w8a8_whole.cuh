@@ -16,6 +16,21 @@ struct w8a8_share {
     uint32_t x_at; /* where its tokens begin */
 };
 
+/* total += sum with scales of blocks, those of a part of the tokens loaded before those of the part
+ * ahead are used: part[0] has been, while the products were on their way. */
+template <int N>
+static __device__ __forceinline__ void w8a8_add_parts(float (&total)[N], float (&sum)[N],
+                                                      uint32_t (&part)[2][8], uint32_t x_scales)
+{
+    sw_hold(sum);
+#pragma unroll
+    for (int i = 0; i < N; i += 16) {
+        if (i + 16 < N) w8a8_load_scales<16>(part[1 - i / 16 % 2], x_scales + (i + 16) * 8u);
+        w8a8_add_scaled<16>(total + i, sum + i, part[i / 16 % 2]);
+        w8a8_scales_are_used(*(float(*)[16]) & total[i]);
+    }
+}
+
 /* The stage that `ring` stands at, its A operand in frag[NOW], and with NEXT the operand of the one
  * after, to which the ring moves. T, NT: of a stage. */
 template <int KIND, int T, int NT, int MODE, int NOW, bool NEXT, int N, typename type,
@@ -29,21 +44,28 @@ w8a8_whole_stage(float (&total)[N], type (&sum)[N], uint32_t (&frag)[2][16], rin
     uint32_t stage = ring.stage(), bar = ring.bar();
     uint32_t x_scales = stage + at::xs_at + own.x_at / 32; /* 4 bytes a token for its 128 */
     float scale[2] = {1.0f, 1.0f};
+    uint32_t part[2][8];
 
     ring.turn();
     w8a8_issue(sum, frag[NOW], stage + own.x_at, 0);
     if constexpr (GROUPED) w8a8_group_scales<KIND>(scale, stage + at::s_at, own.tile, a);
+    if constexpr (MODE == W8A8_X_BLOCKS) w8a8_load_scales<16>(part[0], x_scales);
     if (NEXT) {
         ring.wait();
         w8a8_load<KIND, T, NT, GROUPED>(frag[1 - NOW], a, p, ring.stage(), own.tile);
     }
     sw_wgmma_wait<0>();
-    /* A part at a time, or the compiler converts all before it adds one, which takes registers. */
+    if constexpr (MODE == W8A8_X_BLOCKS) {
+        w8a8_add_parts(total, sum, part, x_scales);
+    } else {
+        /* A part at a time, or the compiler converts all before it adds one, which takes
+         * registers. */
 #pragma unroll
-    for (int i = 0; i < N; i += 16) {
-        w8a8_add_piece<MODE>(total + i, *(type(*)[16]) & sum[i], scale, a,
-                             x_scales + (uint32_t)i * 8);
-        w8a8_scales_are_used(*(float(*)[16]) & total[i]);
+        for (int i = 0; i < N; i += 16) {
+            w8a8_add_piece<MODE>(total + i, *(type(*)[16]) & sum[i], scale, a,
+                                 x_scales + (uint32_t)i * 8);
+            w8a8_scales_are_used(*(float(*)[16]) & total[i]);
+        }
     }
     __syncwarp();
     ring.release(bar);

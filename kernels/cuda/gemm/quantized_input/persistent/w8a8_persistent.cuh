@@ -193,8 +193,13 @@ static __device__ __forceinline__ void a8l_scale_all(const w8a8_args &a, uint32_
 
     sw_grid_wait_previous();
 #pragma unroll 1
-    for (a8l_walk<NC> walk; walk.is_there(a.grid); walk.next())
-        w8a8_make_scales<N, STAGES>(a, a8l_place<NC>(a, walk), first, to, bytes, full, empty, at);
+    for (a8l_walk<NC> walk; walk.is_there(a.grid); walk.next()) {
+        w8a8_place p = a8l_place<NC>(a, walk);
+        w8a8_scale_walk<N> scales(a, p, first);
+
+        /* A stage takes longer than a load, and two stages of X want more registers. */
+        w8a8_make_scales<1>(a, scales, p.n_stages, to, bytes, full, empty, at);
+    }
     /* Of the stage that is thrown away: see a8l_copy_all. */
     sw_mbar_wait(empty + 8 * at.s, at.turn);
     __syncwarp();
