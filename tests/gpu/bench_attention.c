@@ -65,6 +65,7 @@ static const shape decodes[] = {
     {1, 1, 383, 32, 8, 128, 128, 0, SW_KV_FLOATS},   /* what a benchmark of decoding holds */
     {8, 1, 383, 32, 8, 128, 128, 0, SW_KV_FLOATS},
     {64, 1, 383, 32, 8, 128, 128, 0, SW_KV_FLOATS},
+    {64, 1, 4095, 32, 8, 128, 128, 0, SW_KV_FLOATS},
     {8, 1, 383, 32, 8, 64, 64, 0, SW_KV_FLOATS},
     {8, 1, 4095, 32, 8, 64, 64, 0, SW_KV_FLOATS},
     {8, 1, 383, 16, 8, 256, 256, 0, SW_KV_FLOATS},

@@ -5,6 +5,7 @@
 #include "kernels/cuda/gemm/tensor_map.cuh"
 
 #define KEYS_MAX 65536 /* of all sequences */
+#define GPC_SMS 16     /* at least */
 
 static int elem_bytes(const sw_attn_args *a) { return a->kv.kind ? 1 : 2; }
 
@@ -23,14 +24,13 @@ extern "C" bool sw_attention_decode_can_run(const sw_attn_args *a)
            is_readable(a, &a->v, a->v_seq, a->v_head_dim);
 }
 
-/* Where it was faster: a CTA a multiprocessor, or codes, of heads of 128. Of longer caches loads of
- * threads read more a second. */
+/* Where it was faster: heads of 128 and more that share keys; others up to a CTA a multiprocessor,
+ * since 32 heads of 64 over long caches took twice as long. */
 static bool is_faster(const sw_attn_args *a)
 {
-    const bool is_short = a->n_seqs * a->capacity <= KEYS_MAX;
+    const bool is_short = a->n_seqs * a->capacity <= KEYS_MAX && n_groups(a) <= a->n_sms;
 
-    return a->head_dim == 128 && a->v_head_dim == 128 && is_short &&
-           (a->kv.kind || n_groups(a) <= a->n_sms);
+    return is_short || (a->head_dim >= 128 && a->v_head_dim >= 128 && a->n_heads > a->n_kv_heads);
 }
 
 static sw_code make_maps(decode_maps *maps, const sw_attn_args *a, sw_err *err)
@@ -44,26 +44,37 @@ static sw_code make_maps(decode_maps *maps, const sw_attn_args *a, sw_err *err)
     return rc != SW_OK ? rc : sw_tensor_map_heads(&maps->v, &v, TILE_KEYS, err);
 }
 
+/* CTAs of a cluster: all parts of a group's keys, or one where they are more. A cluster lies within
+ * a GPC, of 16 multiprocessors or more; one that does not fit would wait for another to end. */
+static unsigned cluster_of(const sw_attn_args *a)
+{
+    const int splits = n_splits(a);
+    const int64_t n_fit = splits > NEAR_MAX ? 0 : a->n_sms / GPC_SMS * (GPC_SMS / splits);
+
+    return n_groups(a) <= n_fit ? (unsigned)splits : 1;
+}
+
 template <typename T, int D, int WARPS, bool CHUNKED = false>
 static sw_code run(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how, sw_err *err)
 {
     const sw_heads_args none = {};
     const dim3 grid((unsigned)n_splits(a), (unsigned)(a->n_kv_heads * head_tiles(a)),
                     (unsigned)a->n_seqs);
+    const auto kernel = swk_attention_decode_sm90<T, D, WARPS, CHUNKED>;
     const int shared_bytes = (int)sizeof(copied_state<T, D, WARPS>);
     decode_maps maps;
     sw_code rc;
 
     if (a->n_seqs == 0) return SW_OK;
     if ((rc = make_maps(&maps, a, err)) != SW_OK ||
-        (rc = sw_device_check((int)cudaFuncSetAttribute(
-                                  swk_attention_decode_sm90<T, D, WARPS, CHUNKED>,
-                                  cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+        (rc = sw_device_check((int)cudaFuncSetAttribute(kernel,
+                                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                        shared_bytes),
                               "attention", err)) != SW_OK)
         return rc;
-    return sw_start("attention", swk_attention_decode_sm90<T, D, WARPS, CHUNKED>, grid, 32 * WARPS,
-                    (size_t)shared_bytes, how, err, maps, sw_settle_scales(a),
-                    heads ? *heads : none, n_splits(a), counter_bytes(a));
+    return sw_start_clusters("attention", kernel, cluster_of(a), grid, 32 * WARPS,
+                             (size_t)shared_bytes, how, err, maps, sw_settle_scales(a),
+                             heads ? *heads : none, n_splits(a), counter_bytes(a));
 }
 
 template <typename T, int D>

@@ -6,6 +6,9 @@
  * ring holds before the heads are prepared, and for another one whenever it has read one. So the
  * 16 warps of a multiprocessor keep 192 KB on their way, and nobody waits for anybody.
  *
+ * Where the parts of a group's keys are a cluster, it adds their sums up from shared memory to
+ * shared memory; others go through scratch.
+ *
  * The new key and value are not in the cache yet, or on their way there: its warp puts them into
  * the tile, and zeros in the place of values behind them.
  */
@@ -16,6 +19,7 @@
 #define N_HEADS_MAX 8
 #include "kernels/cuda/attention/decode_cta.cuh"
 #include "kernels/cuda/attention/decode_tile.cuh"
+#include "kernels/cuda/ptx/ptx_cluster.cuh"
 #include "kernels/cuda/ptx/ptx_shared.cuh"
 #include "kernels/cuda/ptx/ptx_warp.cuh"
 
@@ -43,7 +47,10 @@ template <typename T, int D, int WARPS> struct copied_state {
     float top[WARPS][N_HEADS_MAX], sum[WARPS][N_HEADS_MAX];
     bool is_last;
 
-    static_assert(slots * half >= N_HEADS_MAX * (D + 4) * 4, "sums lie where tiles were");
+    static constexpr int sums_bytes = N_HEADS_MAX * (D + 4) * 4;
+    static_assert(slots * half >= 2 * sums_bytes, "sums lie where tiles were");
+    /* Behind the first warp's sums, those of this CTA. */
+    __device__ float *of_cta(void) { return (float *)((uint8_t *)ring + sums_bytes); }
     __device__ float (*out_of(int warp))[D + 4] { return (float (*)[D + 4])ring[warp]; }
     __device__ const float (*out_of(int warp) const)[D + 4]
     {
@@ -280,7 +287,63 @@ template <typename S> static __device__ void clear_absent(S &s, const attn_job &
     if ((int)threadIdx.x >= j.n_heads && threadIdx.x < N_HEADS_MAX) s.factor[threadIdx.x] = 0;
 }
 
-/* grid (splits, kv heads x tiles of heads, sequences) */
+#define NEAR_MAX 8 /* CTAs of a cluster on any Hopper */
+
+/* Two dims of head h as all CTAs of a cluster have them, in the order of the keys; sums begin at
+ * `from` of this CTA's shared memory. */
+static __device__ float2 add_parts(const sw_attn_args &a, const attn_job &j, uint32_t from, int h,
+                                   int d)
+{
+    const uint32_t row = from + h * (a.v_head_dim + 2) * 4;
+    const float sink = a.sinks ? a.sinks[j.head0 + h] * LOG2_E : -INFINITY;
+    float2 values[NEAR_MAX], tops[NEAR_MAX], value = make_float2(0, 0);
+    float top = sink, sum;
+
+#pragma unroll
+    for (int p = 0; p < NEAR_MAX; p++) {
+        const uint32_t there = sw_cluster_map(row, min(p, j.n_parts - 1));
+        const uint2 two = sw_cluster_load2(there + d * 4);
+        const uint2 its = sw_cluster_load2(there + a.v_head_dim * 4);
+
+        values[p] = make_float2(__uint_as_float(two.x), __uint_as_float(two.y));
+        tops[p] = make_float2(p < j.n_parts ? __uint_as_float(its.x) : -INFINITY,
+                              __uint_as_float(its.y));
+    }
+#pragma unroll
+    for (int p = 0; p < NEAR_MAX; p++) top = fmaxf(top, tops[p].x);
+    sum = a.sinks ? exp2f(sink - top) : 0;
+#pragma unroll
+    for (int p = 0; p < NEAR_MAX; p++) {
+        const float weight = exp2f(tops[p].x - top);
+
+        sum += weight * tops[p].y;
+        value.x += weight * values[p].x;
+        value.y += weight * values[p].y;
+    }
+    return make_float2(value.x / sum * a.kv.v_scale, value.y / sum * a.kv.v_scale);
+}
+
+/* As `finish`, where the parts of a group are a cluster: sums stay in shared memory, and the CTAs
+ * take pairs of dims in turn. */
+template <typename S>
+static __device__ void finish_near(S &s, sw_bf16 *out, const sw_attn_args &a, const attn_job &j)
+{
+    store_warps(s.of_cta(), out, s, a, j);
+    if (j.n_parts == 1) return;
+    __syncwarp();
+    sw_cluster_sync();
+    for (int i = (int)threadIdx.x * j.n_parts + j.split; 2 * i < j.n_heads * a.v_head_dim;
+         i += 32 * S::warps * j.n_parts) {
+        const int h = 2 * i / a.v_head_dim, d = 2 * i % a.v_head_dim;
+        const float2 two = add_parts(a, j, sw_smem_addr(s.of_cta()), h, d);
+
+        *(uint32_t *)(out + 2 * i) = sw_pack2(two.x, two.y);
+    }
+    __syncwarp();
+    sw_cluster_part();
+}
+
+/* grid (splits, kv heads x tiles of heads, sequences), clusters of all splits or none */
 template <typename T, int D, int WARPS, bool CHUNKED>
 static __global__ void __launch_bounds__(32 * WARPS, warps_of(D) / WARPS)
     swk_attention_decode_sm90(const __grid_constant__ decode_maps maps, sw_attn_args a,
@@ -313,9 +376,13 @@ static __global__ void __launch_bounds__(32 * WARPS, warps_of(D) / WARPS)
     __syncthreads();
     walk_tiles(sums, s, ring, maps, a, j, remembers);
     park_tiles(s, sums);
-    finish(s, (float *)((char *)a.scratch + counters) + (int64_t)item * splits * partial_floats(&a),
-           (unsigned *)a.scratch + item,
-           a.out.d + j.seq * a.out.stride + (int64_t)j.head0 * a.v_head_dim, a, j);
+    sw_bf16 *out = a.out.d + j.seq * a.out.stride + (int64_t)j.head0 * a.v_head_dim;
+
+    if (sw_cluster_size() > 1) finish_near(s, out, a, j);
+    else
+        finish(s, (float *)((char *)a.scratch + counters) +
+                      (int64_t)item * splits * partial_floats(&a),
+               (unsigned *)a.scratch + item, out, a, j);
 }
 
 #endif

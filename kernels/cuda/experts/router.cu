@@ -317,7 +317,7 @@ static sw_code start_route(const sw_route_args *a, sw_launch how, sw_err *err)
 {
     if (!a->w) return sw_start("router", swk_route<EACH>, (unsigned)a->n, 32, 0, how, err, *a);
     return sw_start_clusters("router", swk_route_few<EACH>, PARTS, (unsigned)a->n * PARTS,
-                             N_THREADS, how, err, *a);
+                             N_THREADS, 0, how, err, *a);
 }
 
 extern "C" sw_code sw_cuda_route(const sw_route_args *a, sw_launch how, sw_err *err)

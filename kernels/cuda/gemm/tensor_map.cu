@@ -6,6 +6,8 @@
 
 #include "kernels/cuda/gemm/gemm_rows.h"
 
+#define FEW_ROWS 16 /* of a box */
+
 static sw_code find_encode(PFN_cuTensorMapEncodeTiled_v12000 *out, sw_err *err)
 {
     cudaDriverEntryPointQueryResult found;
@@ -95,14 +97,17 @@ sw_code sw_tensor_map_heads(CUtensorMap *map, const sw_heads_map *of, int box_ro
     const cuuint32_t steps[4] = {1, 1, 1, 1};
     const CUtensorMapDataType type =
         size == 2 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_UINT8;
+    /* Few rows are a decode's, where 256 bytes at a time took up to a tenth longer. */
+    const CUtensorMapL2promotion fetched = box_rows > FEW_ROWS
+                                               ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+                                               : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
     PFN_cuTensorMapEncodeTiled_v12000 encode = NULL;
     sw_code rc = find_encode(&encode, err);
 
     if (rc) return rc;
     if (encode(map, type, 4, (void *)of->d_start, dims, strides, box, steps,
                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-               CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
+               fetched, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
         return SW_FAIL(err, SW_E_CUDA, "no tensor map for %lld heads of %lld, rows %lld apart",
                        (long long)of->heads, (long long)of->dim, (long long)of->row_pitch);
     return SW_OK;

@@ -129,45 +129,38 @@ __device__ __forceinline__ float sw_block_sum(float x, float *s_part)
     return sum;
 }
 
-/* A kernel on `how`; nothing at all for an empty grid. */
+/* A kernel on `how` in clusters of so many CTAs, of which `grid` is a multiple; nothing at all for
+ * an empty grid. */
 template <typename... P, typename... A>
-static sw_code sw_start(const char *what, void (*kernel)(P...), dim3 grid, unsigned n_threads,
-                        size_t shared_bytes, sw_launch how, sw_err *err, A... args)
+static sw_code sw_start_clusters(const char *what, void (*kernel)(P...), unsigned cluster,
+                                 dim3 grid, unsigned n_threads, size_t shared_bytes,
+                                 sw_launch how, sw_err *err, A... args)
 {
     cudaLaunchConfig_t config = {};
-    cudaLaunchAttribute attrs[1] = {};
+    cudaLaunchAttribute attrs[2] = {};
 
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return SW_OK;
-    attrs[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attrs[0].val.programmaticStreamSerializationAllowed = 1;
     config.gridDim = grid;
     config.blockDim = dim3(n_threads);
     config.dynamicSmemBytes = shared_bytes;
     config.stream = (cudaStream_t)how.stream;
     config.attrs = attrs;
-    config.numAttrs = how.overlaps ? 1 : 0;
+    if (how.overlaps) {
+        attrs[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attrs[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (cluster > 1) {
+        attrs[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+        attrs[config.numAttrs++].val.clusterDim = {cluster, 1, 1};
+    }
     return sw_device_check((int)cudaLaunchKernelEx(&config, kernel, P(args)...), what, err);
 }
 
-/* Likewise in clusters of so many CTAs; `grid` is a multiple of that. */
 template <typename... P, typename... A>
-static sw_code sw_start_clusters(const char *what, void (*kernel)(P...), unsigned cluster,
-                                 dim3 grid, unsigned n_threads, sw_launch how, sw_err *err,
-                                 A... args)
+static sw_code sw_start(const char *what, void (*kernel)(P...), dim3 grid, unsigned n_threads,
+                        size_t shared_bytes, sw_launch how, sw_err *err, A... args)
 {
-    cudaLaunchConfig_t config = {};
-    cudaLaunchAttribute attrs[2] = {};
-
-    attrs[0].id = cudaLaunchAttributeClusterDimension;
-    attrs[0].val.clusterDim = {cluster, 1, 1};
-    attrs[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attrs[1].val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim = grid;
-    config.blockDim = dim3(n_threads);
-    config.stream = (cudaStream_t)how.stream;
-    config.attrs = attrs;
-    config.numAttrs = how.overlaps ? 2 : 1;
-    return sw_device_check((int)cudaLaunchKernelEx(&config, kernel, P(args)...), what, err);
+    return sw_start_clusters(what, kernel, 1, grid, n_threads, shared_bytes, how, err, args...);
 }
 
 /* Devices that run code compiled for clusters: others run that of sm_80, which has none. */

@@ -340,6 +340,6 @@ extern "C" sw_code sw_cuda_pick(const sw_pick_args *a, sw_launch how, sw_err *er
 {
     if (!(a->temperature > 0) && a->n_seqs > 0 && a->vocab % 4 == 0 && sw_has_clusters())
         return sw_start_clusters("sampling", swk_pick_top, PARTS, (unsigned)(a->n_seqs * PARTS),
-                                 N_THREADS, how, err, *a);
+                                 N_THREADS, 0, how, err, *a);
     return sw_start("sampling", swk_pick, (unsigned)a->n_seqs, N_THREADS, 0, how, err, *a);
 }
