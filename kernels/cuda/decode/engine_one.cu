@@ -2,8 +2,8 @@
  *
  *   one warp       a strip of 16 channels (with SW_FUSED_GLU 16 gates and their 16 ups) and every
  *                  n_slices-th unit of 128 inputs; all its weights come through a ring of its own
- *   one CTA        8 warps: 8 / n_slices strips; the grid is as many CTAs as the device holds at
- *                  once
+ *   one CTA        8 warps: at most 8 / n_slices strips; the grid is as many CTAs as the device
+ *                  holds at once, with strips so that multiprocessors have equally many
  *   A fragments    a lane's own bytes of a tile, 4-bit codes made BF16 on the way: m16n8k16; bytes
  *                  as they are: m16n8k32
  *   B fragments    the token in column 0, from shared memory in the order lanes read it
@@ -18,14 +18,34 @@
 #include "kernels/cuda/decode/engine_one_input.cuh"
 #include "kernels/cuda/decode/engine_one_output.cuh"
 
+/* ---- which strips a CTA has ---- */
+
+/* So many strips each of the first CTAs has, one on each multiprocessor, and each that is second
+ * there. */
+struct division {
+    int first, second;
+};
+
+struct strips {
+    int begin, n;
+};
+
+static __device__ strips strips_of(const one_args &p, const division &d)
+{
+    const int at = (int)blockIdx.x, behind = at - p.a.n_sms;
+
+    if (behind < 0) return {at * d.first, d.first};
+    return {p.a.n_sms * d.first + behind * d.second, d.second};
+}
+
 /* ---- the output ---- */
 
 /* Of a thread to a channel of the CTA's strips. */
-static __device__ int strip_to_store(const one_args &p)
+static __device__ int strip_to_store(const strips &s)
 {
     const int mine = (int)threadIdx.x / N_CHANNELS;
 
-    return mine < N_WARPS / p.n_slices ? (int)blockIdx.x * (N_WARPS / p.n_slices) + mine : -1;
+    return mine < s.n ? s.begin + mine : -1;
 }
 
 template <int PARTS>
@@ -95,17 +115,19 @@ static __device__ void multiply_all(float (&sums)[PARTS][2], const one_args &p,
         }
 }
 
-/* grid (8 / n_slices strips a CTA, pairs of token and expert) */
+/* grid (CTAs that share out the strips, pairs of token and expert) */
 template <int KIND, int PARTS, bool IS_EXPERT>
 static __global__ void __launch_bounds__(N_THREADS, PER_SM)
-    swk_one_token(one_args p, uint32_t magic)
+    swk_one_token(one_args p, division division, uint32_t magic)
 {
     extern __shared__ __align__(16) char s_bytes[];
     __shared__ float s_part[32], s_red[N_WARPS * PARTS * N_CHANNELS];
     constexpr int ahead = ring<KIND, PARTS>::ahead;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int strip = min((int)blockIdx.x * (N_WARPS / p.n_slices) + warp / p.n_slices,
-                          p.n_strips - 1); /* the last CTA may have warps to spare */
+    const strips mine = strips_of(p, division);
+    const int strip = mine.begin + warp / p.n_slices; /* there may be warps to spare */
+    const int unit0 = warp / p.n_slices < mine.n && strip < p.n_strips ? warp % p.n_slices
+                                                                          : p.n_units;
     unit<KIND> *s_ring = (unit<KIND> *)s_bytes + warp * ahead * PARTS;
     uint32_t *s_x = (uint32_t *)(s_bytes + ring<KIND, PARTS>::bytes);
     float *s_units = (float *)(s_x + x_words<KIND>(p.n_units) + 16);
@@ -113,7 +135,7 @@ static __global__ void __launch_bounds__(N_THREADS, PER_SM)
     source from[PARTS];
     outlet<PARTS> out;
     held_norm norm;
-    int next = warp % p.n_slices;
+    int next = unit0;
 
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -131,7 +153,7 @@ static __global__ void __launch_bounds__(N_THREADS, PER_SM)
                 fetch<KIND>(s_ring[j * PARTS + part], p.group_shift, from[part], next);
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
-    open_outlet<KIND, PARTS>(out, p, job, strip_to_store(p));
+    open_outlet<KIND, PARTS>(out, p, job, strip_to_store(mine));
     if (p.a.x) hold_norm(norm, p);
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -141,7 +163,7 @@ static __global__ void __launch_bounds__(N_THREADS, PER_SM)
     x_scale = p.a.x ? load_norm<KIND>(s_x, s_units, p, job, norm, s_part)
                     : load_rows<KIND>(s_x, s_units, p, job, s_part);
     __syncthreads();
-    multiply_all<KIND, PARTS>(sums, p, s_ring, from, s_x, s_units, magic, warp % p.n_slices, next);
+    multiply_all<KIND, PARTS>(sums, p, s_ring, from, s_x, s_units, magic, unit0, next);
     if (lane % 4 == 0)
 #pragma unroll
         for (int part = 0; part < PARTS; part++) {
@@ -172,6 +194,26 @@ static int slices_of(const one_args *p, int64_t n_pairs)
     return n;
 }
 
+/* Two CTAs a multiprocessor, and as many strips on each: one that has more than another reads on
+ * when that is done. Several pairs of token and expert are as many grids. */
+static division divide(const one_args *p, bool is_expert)
+{
+    const int most = N_WARPS / p->n_slices, each = (int)sw_blocks(p->n_strips, p->a.n_sms);
+    const int first = (each + 1) / 2;
+
+    if (is_expert || each > PER_SM * most) return {most, most};
+    return {first, each > first ? each - first : 1};
+}
+
+/* CTAs of it. */
+static unsigned ctas_of(const one_args *p, const division &d)
+{
+    const int64_t behind = p->n_strips - (int64_t)p->a.n_sms * d.first;
+
+    if (behind <= 0) return sw_blocks(p->n_strips, d.first);
+    return (unsigned)p->a.n_sms + sw_blocks(behind, d.second);
+}
+
 template <int KIND, int PARTS, bool IS_EXPERT>
 static sw_code run(one_args *p, sw_launch how, sw_err *err)
 {
@@ -185,9 +227,11 @@ static sw_code run(one_args *p, sw_launch how, sw_err *err)
                          "product of one token", err);
     if (rc != SW_OK) return rc;
     p->n_slices = slices_of(p, n_pairs);
+    const division d = divide(p, IS_EXPERT);
+
     return sw_start("product of one token", swk_one_token<KIND, PARTS, IS_EXPERT>,
-                    dim3(sw_blocks(p->n_strips, N_WARPS / p->n_slices), (unsigned)n_pairs),
-                    N_THREADS, (size_t)size_bytes, how, err, *p, 0x43004300u);
+                    dim3(ctas_of(p, d), (unsigned)n_pairs), N_THREADS, (size_t)size_bytes, how,
+                    err, *p, d, 0x43004300u);
 }
 
 template <int KIND> static sw_code run_kind(one_args *p, sw_launch how, sw_err *err)
