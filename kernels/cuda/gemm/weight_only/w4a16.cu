@@ -168,22 +168,19 @@ static int64_t most_ctas(int split, int n_sms)
 
 /* What the busiest multiprocessor does, in products of a token and a channel over a stage: of each
  * block those, and 32 for each token and channel that it brings in, as times of an H100 tell; and
- * 48 K, about a microsecond, for each CTA that adds to a sum. Of few CTAs of which two fit, the
- * next call puts two where these leave room: see n_ctas_of(). */
+ * 48 K, about a microsecond, for each CTA that adds to a sum. */
 static int64_t work_of(int64_t n_ctas, const sw_cuda_tile *tile, int split, const sw_cuda_gemm *p,
                        int n_sms)
 {
-    bool doubles = tile->per_sm > 1 && n_ctas * 4 <= (int64_t)n_sms * 3;
     int64_t c = tile->n_channels, t = tile->n_tokens;
     int64_t n_stages = sw_cuda_up(sw_cuda_up(p->tiles.k_in, SW_WEIGHT_ONLY_STAGE_K), split);
 
-    return (doubles ? 2 : sw_cuda_up(n_ctas, n_sms)) * n_stages * (c * t + 32 * (c + t)) +
-           split * (48 << 10);
+    return sw_cuda_up(n_ctas, n_sms) * n_stages * (c * t + 32 * (c + t)) + split * (48 << 10);
 }
 
 /* Tiles for more than 64 tokens where all of them can run, of which work_of() tells the best: of
- * equals the first. */
-static const char *const tiles_of_many[] = {"s128_c256", "s128_c192", "s128_c128", "s64_c128"};
+ * equals the first. Two CTAs a multiprocessor lose by more than it counts: not 64 tokens. */
+static const char *const tiles_of_many[] = {"s128_c256", "s128_c192", "s128_c128"};
 
 /* What has no tile of 192 channels goes by the tables above. */
 static bool are_many(const sw_cuda_gemm *p, const sw_cuda_device *device)
