@@ -166,21 +166,26 @@ static int64_t most_ctas(int split, int n_sms)
     return split == 1 ? INT64_MAX : split == 2 ? n_sms : n_sms - n_sms / 7;
 }
 
-/* What the busiest multiprocessor does, in products of a token and a channel over a stage: of each
- * block those, and 32 for each token and channel that it brings in, as times of an H100 tell; and
- * 48 K, about a microsecond, for each CTA that adds to a sum. */
+/* What the busiest multiprocessor does, in products of a token and a channel over a stage, some 22
+ * picoseconds: of a stage those, 72 for each channel that is brought and converted, and 48 for each
+ * token; 5 << 16, 7 us, for each round of blocks, and 1 << 16 for each CTA that adds to a sum. So
+ * 400 times of an H100 and an H200 have it, and of 44 problems in them it takes each one's best. */
 static int64_t work_of(int64_t n_ctas, const sw_cuda_tile *tile, int split, const sw_cuda_gemm *p,
                        int n_sms)
 {
     int64_t c = tile->n_channels, t = tile->n_tokens;
     int64_t n_stages = sw_cuda_up(sw_cuda_up(p->tiles.k_in, SW_WEIGHT_ONLY_STAGE_K), split);
 
-    return sw_cuda_up(n_ctas, n_sms) * n_stages * (c * t + 32 * (c + t)) + split * (48 << 10);
+    return sw_cuda_up(n_ctas, n_sms) * (n_stages * (c * t + 72 * c + 48 * t) + (5 << 16)) +
+           split * (1 << 16);
 }
 
 /* Tiles for more than 64 tokens where all of them can run, of which work_of() tells the best: of
- * equals the first. Two CTAs a multiprocessor lose by more than it counts: not 64 tokens. */
-static const char *const tiles_of_many[] = {"s128_c256", "s128_c192", "s128_c128"};
+ * equals the first. Not those of two CTAs a multiprocessor: they lose by more than it counts. */
+static const char *const tiles_of_many[] = {
+    "s128_c256", "s128_c192", "s128_c128", "s80_c192",  "s80_c128", "s104_c192",
+    "s104_c128", "s160_c192", "s160_c128", "s192_c192", "s208_c128",
+};
 
 /* What has no tile of 192 channels goes by the tables above. */
 static bool are_many(const sw_cuda_gemm *p, const sw_cuda_device *device)

@@ -32,6 +32,7 @@
 #include "kernels/cuda/gemm/cluster_sum.cuh"
 #include "kernels/cuda/gemm/glu.cuh"
 #include "kernels/cuda/gemm/weight_only/weight_only_pairs.cuh"
+#include "kernels/cuda/ptx/ptx_tokens.cuh"
 
 /* ---- phase 3: the main loop of a consumer warpgroup ---- */
 
@@ -45,9 +46,13 @@ __device__ __forceinline__ void nw_issue(float (&sum)[P::T / 2], const uint32_t 
 
     sw_wgmma_fence();
 #pragma unroll
-    for (int s = 0; s < P::steps; s++)
-        sw_wgmma<P::BF16>(sum, frag + 4 * s, desc + 2 * (uint64_t)s,
-                          P::MODE != NW_GROUPS || in_row % P::per_group || s);
+    for (int s = 0; s < P::steps; s++) {
+        int adds = P::MODE != NW_GROUPS || in_row % P::per_group || s;
+
+        if constexpr (sw_wgmma_has_more(P::T / 2))
+            sw_wgmma_more<P::BF16>(sum, frag + 4 * s, desc + 2 * (uint64_t)s, adds);
+        else sw_wgmma<P::BF16>(sum, frag + 4 * s, desc + 2 * (uint64_t)s, adds);
+    }
     sw_wgmma_commit();
 }
 

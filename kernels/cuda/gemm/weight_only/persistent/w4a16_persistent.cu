@@ -80,17 +80,25 @@ static int tile_for(const sw_cuda_gemm *p, int n_sms)
     return best;
 }
 
-/* With a round of whole blocks that three quarters of the multiprocessors share, or more; up to 256
- * tokens with more than one round, or where the weight-only kernels gain nothing by splitting k. */
+/* Of up to 256 tokens: with more than one round of blocks, or where the weight-only kernels gain
+ * nothing by splitting k, unless these have a tile that more of its tokens fill. */
+static bool suits_few(const sw_cuda_gemm *p, const sw_cuda_device *device, nwl_blocks b)
+{
+    sw_cuda_plan other;
+
+    sw_w4a16_plan(&other, p, device);
+    if (sw_w4a16_tiles[other.tile].n_tokens != 128) return false;
+    return b.all > device->n_sms || (other.split == 1 && b.whole * 4 >= device->n_sms * 3);
+}
+
+/* With a round of whole blocks that three quarters of the multiprocessors share, or more. */
 extern "C" bool sw_w4a16_persistent_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
     int tile = tile_for(p, device->n_sms);
     nwl_blocks b = blocks_of(p, &sw_w4a16_persistent_tiles[tile], device->n_sms);
-    sw_cuda_plan other;
 
     if (p->m <= 128 || !y_is_aligned(p)) return false;
-    sw_w4a16_plan(&other, p, device);
-    if (p->m <= 256 && (b.all > device->n_sms || other.split > 1)) return b.all > device->n_sms;
+    if (p->m <= 256) return suits_few(p, device, b);
     return b.whole * 4 >= (int64_t)device->n_sms * 3 ||
            (p->tiles.k_in <= 4096 && b.all * 2 * 4 >= (int64_t)device->n_sms * 3);
 }
