@@ -154,15 +154,17 @@ static void measured_best(void **state)
     goes(PLAIN, 8192, 57344, 256, "w4a16_persistent", "l128_c256");
     goes(PLAIN, 28672, 8192, 256, "w4a16_split_k", "s128_c256");
     goes(PLAIN, 8192, 8192, 512, "w4a16_persistent", "l128_c256");
-    goes(PLAIN, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
-    goes(PLAIN, 8192, 8192, 4096, "w4a16_persistent", "l128_c256");
+    goes(PLAIN, 8192, 8192, 1024, "w4a16_persistent", "p128_c256");
+    goes(PLAIN, 8192, 8192, 4096, "w4a16_persistent", "p128_c256");
+    goes(PLAIN, 8192, 8320, 4096, "w4a16_persistent", "l128_c256"); /* half a pair is idle */
+    goes(PLAIN, 4096, 28672, 4096, "w4a16_persistent", "p128_c256");
     goes(PLAIN, 4096, 4096, 512, "w4a16_persistent", "l128_c128");
-    goes(PLAIN, 4096, 4096, 1024, "w4a16_persistent", "l128_c256");
+    goes(PLAIN, 4096, 4096, 1024, "w4a16_persistent", "p128_c256");
     goes(PLAIN, 4096, 6144, 512, "w4a16_persistent", "l128_c192");
     goes(PLAIN, 4096, 28672, 512, "w4a16_persistent", "l128_c256");
     goes(PLAIN, 4096, 6144, 1024, "w4a16_persistent", "l128_c192");
     goes(PLAIN, 14336, 4096, 512, "w4a16_persistent", "l128_c128");
-    goes(PLAIN, 14336, 4096, 1024, "w4a16_persistent", "l128_c256");
+    goes(PLAIN, 14336, 4096, 1024, "w4a16_persistent", "p128_c256");
     goes(INT8, 8192, 8192, 1024, "w8a16_split_k", NULL);
     goes(W8A8, 8192, 8192, 1024, "w8a8_persistent", NULL);
     goes(FP8, 8192, 8192, 4096, "w8a8_persistent", NULL);
@@ -340,7 +342,7 @@ static void kinds_of_weights(void **state)
     goes(ZEROS, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
     goes(GROUP_32, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
     goes(HALF, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
-    goes(CHANNEL, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
+    goes(CHANNEL, 8192, 8192, 1024, "w4a16_persistent", "p128_c256");
     goes(MIXED, 8192, 8192, 1024, "w4a16_split_k", NULL); /* scales of another type than X */
     goes(ZEROS, 8192, 8192, 1, "w4a16_split_k", "m8_c128");
     goes(ZEROS, 8192, 10240, 1, "w4a16_split_k", "m8_c128");
@@ -371,7 +373,8 @@ static void narrow_codes(void **state)
         goes(which, 8192, 8192, 32, "w4a16_split_k", "t32_c128");
         goes(which, 8192, 8192, 64, "w4a16_split_k", "s64_c128");
         goes(which, 4096, 28672, 128, "w4a16_split_k", "s128_c256");
-        goes(which, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
+        goes(which, 8192, 8192, 1024, "w4a16_persistent",
+             which == TWO ? "l128_c256" : "p128_c256"); /* pairs: no zero points */
     }
     goes(TWO_MIXED, 8192, 8192, 1024, "w4a16_split_k", "t64_c128");
     assert_int_equal(sw_cuda_gemm_plan(&plan, &p, &old, NULL, &err), SW_E_UNSUPPORTED);

@@ -143,6 +143,18 @@ __device__ __forceinline__ void nw_multiply_groups(float (&total)[P::MT][P::T / 
 
 /* ---- phase 3 where products go straight into the total ---- */
 
+/* This warp is done with the stage of `bar`, as both CTAs of a pair must be before one fills it. */
+template <class P> __device__ __forceinline__ void nw_release(uint32_t bar)
+{
+    if constexpr (P::CTAS == 1) {
+        sw_release_stage(bar);
+    } else {
+#pragma unroll
+        for (int r = 0; r < P::CTAS; r++)
+            if (SW_ARRIVES(r)) sw_cluster_arrive(sw_cluster_map(bar, (uint32_t)r));
+    }
+}
+
 /* Before sums are read. */
 template <int MT, int N> __device__ __forceinline__ void nw_drain(float (&total)[MT][N])
 {
@@ -171,7 +183,7 @@ __device__ __forceinline__ void nw_one_stage(float (&total)[P::MT][P::T / 2],
         if (P::early && !is_last) raw = nw_fetch<P>(b + 1, stage, tile0);
         else if (P::early && NEXT) raw = nw_fetch<P>(0, ring.stage(), tile0);
         sw_wgmma_wait<1>();
-        if (b == 0) sw_release_stage(before);
+        if (b == 0) nw_release<P>(before);
         if (!P::early && !is_last) raw = nw_fetch<P>(b + 1, stage, tile0);
         else if (!P::early && NEXT) raw = nw_fetch<P>(0, ring.stage(), tile0);
         if (NEXT || !is_last) nw_prepare<P>(frag[(b + 1) & 1], raw);
@@ -201,7 +213,7 @@ __device__ __forceinline__ void nw_multiply_through(float (&total)[P::MT][P::T /
     last = ring.bar();
     nw_one_stage<P, false>(total, frag, ring, tile0, before);
     nw_drain(total);
-    sw_release_stage(last);
+    nw_release<P>(last);
 }
 
 /* Scales of whole channels, which no stage brought. */

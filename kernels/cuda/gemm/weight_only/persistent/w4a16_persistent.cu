@@ -7,7 +7,7 @@
 #include "kernels/cuda/gemm/weight_only/weight_only_kernels.h"
 
 extern "C" const sw_cuda_tile sw_w4a16_persistent_tiles[] = {
-#define SW_NWL_TILE(name, T, MT, NWG, ST) {#name, T, 64 * MT * NWG, ST, 1, true},
+#define SW_NWL_TILE(name, T, MT, NWG, ST, CTAS) {#name, T, 64 * MT * NWG, ST, 1, true},
 #define SW_NWL_PLAIN SW_NWL_TILE
 #include "kernels/cuda/gemm/weight_only/persistent/w4a16_persistent_tiles.def"
 #undef SW_NWL_PLAIN
@@ -15,6 +15,15 @@ extern "C" const sw_cuda_tile sw_w4a16_persistent_tiles[] = {
 };
 extern "C" const int sw_w4a16_persistent_n_tiles =
     (int)(sizeof sw_w4a16_persistent_tiles / sizeof *sw_w4a16_persistent_tiles);
+
+/* CTAs of a cluster, which take blocks of the same tokens side by side. */
+static const int ctas_of[] = {
+#define SW_NWL_TILE(name, T, MT, NWG, ST, CTAS) CTAS,
+#define SW_NWL_PLAIN SW_NWL_TILE
+#include "kernels/cuda/gemm/weight_only/persistent/w4a16_persistent_tiles.def"
+#undef SW_NWL_PLAIN
+#undef SW_NWL_TILE
+};
 
 static const nwl_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 {
@@ -36,35 +45,46 @@ extern "C" bool sw_w4a16_persistent_can_run(const sw_cuda_gemm *p, int tile)
            kernel_of(p, tile)->entry;
 }
 
+#define MANY_TOKENS 1024 /* from which on power is what limits */
+
 /* The copy engine stores Y, in rows that start at multiples of 16 bytes. */
 static bool y_is_aligned(const sw_cuda_gemm *p)
 {
     return (uintptr_t)p->d_y % 16 == 0 && p->y_stride % 8 == 0;
 }
 
-/* Blocks of Y, and how many of them are done whole: where the last round leaves half of the
- * multiprocessors idle, or more, its blocks are halved. */
+/* Blocks of Y, or of a pair two side by side; how many CTAs or pairs there are for them, and how
+ * many blocks are done whole: where the last round leaves half of those idle, or more, its blocks
+ * are halved. */
 typedef struct nwl_blocks {
-    int64_t all, whole;
+    int64_t all, whole, slots;
 } nwl_blocks;
 
-static nwl_blocks blocks_of(const sw_cuda_gemm *p, const sw_cuda_tile *tile, int n_sms)
+static nwl_blocks blocks_of(const sw_cuda_gemm *p, int tile, int n_sms)
 {
-    int64_t all =
-        sw_cuda_up(p->tiles.n_out, tile->n_channels) * sw_cuda_up(p->m, tile->n_tokens);
-    int64_t rest = all % n_sms;
+    const sw_cuda_tile *t = &sw_w4a16_persistent_tiles[tile];
+    int64_t all = sw_cuda_up(p->tiles.n_out, t->n_channels * ctas_of[tile]) *
+                  sw_cuda_up(p->m, t->n_tokens);
+    int64_t slots = n_sms < ctas_of[tile] ? 1 : n_sms / ctas_of[tile], rest = all % slots;
 
-    return {all, rest * 2 <= n_sms ? all - rest : all};
+    return {all, rest * 2 <= slots ? all - rest : all, slots};
 }
 
 /* What the busiest multiprocessor does, in sixths of a block's channels: half a block takes two
  * thirds of a whole one. */
 static int64_t cost_of(const sw_cuda_gemm *p, int tile, int n_sms)
 {
-    const sw_cuda_tile *t = &sw_w4a16_persistent_tiles[tile];
-    nwl_blocks b = blocks_of(p, t, n_sms);
+    nwl_blocks b = blocks_of(p, tile, n_sms);
 
-    return (sw_cuda_up(b.whole, n_sms) * 6 + (b.all > b.whole) * 4) * t->n_channels;
+    return (sw_cuda_up(b.whole, b.slots) * 6 + (b.all > b.whole) * 4) *
+           sw_w4a16_persistent_tiles[tile].n_channels;
+}
+
+/* A pair where it has no more to do: it takes less power, which is what limits many tokens. */
+static bool is_paired(const sw_cuda_gemm *p, int tile, int n_sms)
+{
+    return p->m >= MANY_TOKENS && ctas_of[tile] > 1 && sw_w4a16_persistent_can_run(p, tile) &&
+           cost_of(p, tile, n_sms) <= cost_of(p, 0, n_sms);
 }
 
 /* The first, unless another is a tenth better: by as much the count of blocks misjudges them on an
@@ -74,9 +94,11 @@ static int tile_for(const sw_cuda_gemm *p, int n_sms)
     int best = 0;
 
     for (int t = 1; t < sw_w4a16_persistent_n_tiles; t++)
-        if (sw_w4a16_persistent_can_run(p, t) &&
+        if (ctas_of[t] == 1 && sw_w4a16_persistent_can_run(p, t) &&
             cost_of(p, t, n_sms) * 10 <= cost_of(p, best, n_sms) * 9)
             best = t;
+    for (int t = 1; best == 0 && t < sw_w4a16_persistent_n_tiles; t++)
+        if (is_paired(p, t, n_sms)) best = t;
     return best;
 }
 
@@ -95,12 +117,12 @@ static bool suits_few(const sw_cuda_gemm *p, const sw_cuda_device *device, nwl_b
 extern "C" bool sw_w4a16_persistent_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
     int tile = tile_for(p, device->n_sms);
-    nwl_blocks b = blocks_of(p, &sw_w4a16_persistent_tiles[tile], device->n_sms);
+    nwl_blocks b = blocks_of(p, tile, device->n_sms);
 
     if (p->m <= 128 || !y_is_aligned(p)) return false;
     if (p->m <= 256) return suits_few(p, device, b);
-    return b.whole * 4 >= (int64_t)device->n_sms * 3 ||
-           (p->tiles.k_in <= 4096 && b.all * 2 * 4 >= (int64_t)device->n_sms * 3);
+    return b.whole * 4 >= b.slots * 3 ||
+           (p->tiles.k_in <= 4096 && b.all * 2 * 4 >= b.slots * 3);
 }
 
 extern "C" void sw_w4a16_persistent_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
@@ -116,10 +138,8 @@ extern "C" size_t sw_w4a16_persistent_workspace_bytes(const sw_cuda_gemm *p,
     return sw_weight_only_workspace_bytes(p);
 }
 
-static nwl_args args_of(const sw_cuda_gemm *p, const sw_cuda_tile *tile, int n_sms)
+static nwl_args args_of(const sw_cuda_gemm *p, nwl_blocks b)
 {
-    nwl_blocks b = blocks_of(p, tile, n_sms);
-
     return {sw_weight_only_args_of(p), (int)b.whole, (int)(b.whole + 2 * (b.all - b.whole))};
 }
 
@@ -127,9 +147,11 @@ static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const nwl
                       nwl_maps *maps, void *stream, sw_err *err)
 {
     const sw_cuda_tile *tile = &sw_w4a16_persistent_tiles[plan->tile];
-    nwl_args args = args_of(p, tile, plan->device.n_sms);
+    const nwl_blocks b = blocks_of(p, plan->tile, plan->device.n_sms);
+    const int n_ctas = ctas_of[plan->tile];
+    nwl_args args = args_of(p, b);
     void *params[] = {maps, &args};
-    cudaLaunchAttribute attrs[1] = {};
+    cudaLaunchAttribute attrs[2] = {};
     cudaLaunchConfig_t config = {};
     sw_code rc = sw_cuda_check(cudaFuncSetAttribute(k->entry,
                                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -137,15 +159,17 @@ static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const nwl
                                tile->name, err);
 
     if (rc) return rc;
-    attrs[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attrs[0].val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim =
-        dim3((unsigned)(args.n_units < plan->device.n_sms ? args.n_units : plan->device.n_sms));
+    attrs[0].id = cudaLaunchAttributeClusterDimension;
+    attrs[0].val.clusterDim.x = (unsigned)n_ctas;
+    attrs[0].val.clusterDim.y = attrs[0].val.clusterDim.z = 1;
+    attrs[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attrs[1].val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3((unsigned)((args.n_units < b.slots ? args.n_units : b.slots) * n_ctas));
     config.blockDim = dim3((unsigned)k->n_threads);
     config.dynamicSmemBytes = (size_t)k->shared_bytes;
     config.stream = (cudaStream_t)stream;
     config.attrs = attrs;
-    config.numAttrs = p->may_overlap && plan->overlap ? 1 : 0;
+    config.numAttrs = p->may_overlap && plan->overlap ? 2 : 1;
     return sw_cuda_check(cudaLaunchKernelExC(&config, k->entry, params), tile->name, err);
 }
 

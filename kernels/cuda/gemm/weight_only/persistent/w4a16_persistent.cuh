@@ -6,6 +6,8 @@
  *          warp that copies runs ahead into the next block while the sums of one are stored.
  *          Blocks of the last round, where they are few, are halves in tokens, a CTA each
  *   loop:  products stay in the tensor cores from the first stage of a block to the last
+ *   pairs: two CTAs of a cluster take blocks of the same tokens side by side. Each brings half of
+ *          the inputs of a stage to both, and a stage is replaced when both are done with it
  *   store: through shared memory by the copy engine, which also cuts off what lies outside of Y
  */
 #ifndef SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_PERSISTENT_W4A16_PERSISTENT_CUH
@@ -19,15 +21,16 @@
 /* How a kernel is cut: a row of w4a16_persistent_tiles.def (T to STAGES) and what the weights are.
  * ROOM is what T is in whole blocks: a stage has room for so many tokens. */
 template <int KIND_, int T_, int ROOM_, int MT_, int NWG_, int STAGES_, int GPS_, bool BF16_,
-          bool ZEROS_>
+          bool ZEROS_, int CTAS_ = 1>
 struct nwl_cut {
     static constexpr bool takes_gates = false; /* see nw_load_tiles */
     static constexpr int KIND = KIND_, MODE = NW_SCALED, KW = 1, T = T_, ROOM = ROOM_, MT = MT_,
                          NWG = NWG_, STAGES = STAGES_, GPS = GPS_;
     static constexpr bool BF16 = BF16_, ZEROS = ZEROS_, GROUPED = true;
-    static constexpr int NT = MT * NWG, C = 64 * NT;
+    static constexpr int NT = MT * NWG, C = 64 * NT, CTAS = CTAS_;
     static constexpr int consumers = NWG * 128, threads = consumers + 128;
-    using half = nwl_cut<KIND_, T_ / 2, ROOM_, MT_, NWG_, STAGES_, GPS_, BF16_, ZEROS_>;
+    using half =
+        nwl_cut<KIND_, T_ / 2, ROOM_, MT_, NWG_, STAGES_, GPS_, BF16_, ZEROS_, CTAS_>;
 
     /* batches: k-steps of 16 in one, and how many there are */
     static constexpr int steps = GPS == 4 ? 2 : 4;
@@ -61,19 +64,20 @@ struct nwl_cut {
     static constexpr int consumer = most > 240 ? 240 : most;
 };
 
-/* What a CTA works on: unit `at`, of which the last are halves of blocks. Bands of a few blocks of
- * tokens, and inside a band all its blocks of tokens for one block of channels, keep what CTAs work
- * on side by side close. */
+/* What a CTA works on: unit `at` of its cluster, of which the last are halves of blocks. Bands of a
+ * few blocks of tokens, and inside a band all its blocks of tokens for one block of channels, keep
+ * what CTAs work on side by side close. */
 template <class P> __device__ __forceinline__ nw_place nwl_place(const nwl_args &args, int at)
 {
     nw_place p = {};
-    int by_channel = (args.a.n_tiles + P::NT - 1) / P::NT;
+    int by_channel = (args.a.n_tiles + P::NT * P::CTAS - 1) / (P::NT * P::CTAS);
     int by_token = (args.a.n_tokens + P::ROOM - 1) / P::ROOM;
     int halves = at - args.n_whole, block = halves < 0 ? at : args.n_whole + halves / 2;
     int band = block / (NWL_BAND * by_channel), in_band = block % (NWL_BAND * by_channel);
     int width = min(NWL_BAND, by_token - band * NWL_BAND);
 
-    p.n_tile0 = in_band / width * P::NT;
+    p.rank = blockIdx.x % P::CTAS;
+    p.n_tile0 = (in_band / width * P::CTAS + (int)p.rank) * P::NT;
     p.token0 = (band * NWL_BAND + in_band % width) * P::ROOM;
     if (halves > 0) p.token0 += halves % 2 * (P::ROOM / 2);
     p.n_stages = (args.a.k_tiles + NW_STAGE_TILES - 1) / NW_STAGE_TILES;
@@ -83,6 +87,26 @@ template <class P> __device__ __forceinline__ nw_place nwl_place(const nwl_args 
 }
 
 /* ---- phase 1: the warp that copies ---- */
+
+/* X of a stage: our half of it to both CTAs of a pair, a box or two of NWL_BOX_TOKENS. */
+template <class P>
+__device__ __forceinline__ void nwl_copy_half_x(const nwl_maps &maps, const nw_place &p, int ks,
+                                                uint32_t stage, uint32_t bar, uint64_t policy)
+{
+    constexpr int boxes = P::T / NWL_BOX_TOKENS * NW_STAGE_TILES, ours = boxes / 2;
+
+    static_assert(P::CTAS == 2 && boxes % 2 == 0, "a pair brings boxes by halves");
+    if (threadIdx.x % 32 == 0)
+#pragma unroll
+        for (int i = 0; i < ours; i++) {
+            int box = (int)p.rank * ours + i, kt = box % NW_STAGE_TILES;
+            int token = box / NW_STAGE_TILES * NWL_BOX_TOKENS;
+
+            sw_tensor_load_both(stage + (kt * P::T + token) * 128, &maps.in.x,
+                                (ks * NW_STAGE_TILES + kt) * 64, p.token0 + token, bar, policy);
+        }
+    __syncwarp();
+}
 
 template <class P>
 __device__ __forceinline__ void nwl_copy_x(const nwl_maps &maps, const nw_place &p, int ks,
@@ -118,7 +142,8 @@ __device__ __forceinline__ void nwl_copy_block(const nwl_maps &maps, const nwl_a
         sw_mbar_sleep(empty + 8 * at->s, at->turn);
         if (it >= there)
             nw_copy_weights<P>(maps.in, args.a, p, w, stage, bar, policy, P::x_bytes);
-        nwl_copy_x<P>(maps, p, it, stage, bar, policy);
+        if constexpr (P::CTAS == 2) nwl_copy_half_x<P>(maps, p, it, stage, bar, policy);
+        else nwl_copy_x<P>(maps, p, it, stage, bar, policy);
         if (++at->s == P::STAGES) at->s = 0, at->turn ^= 1;
     }
 }
@@ -145,17 +170,23 @@ __device__ __forceinline__ void nwl_copy_all(const nwl_maps &maps, const nwl_arg
 {
     using half = typename P::half;
     nwl_ahead at = {0, 1};
-    int unit = (int)blockIdx.x, there;
+    int unit = (int)blockIdx.x / P::CTAS, there;
     nw_place p = nwl_place<P>(args, unit);
 
     if (unit < args.n_whole) there = nwl_copy_first<P>(maps, args, p, ring, full);
     else there = nwl_copy_first<half>(maps, args, p, ring, full);
     sw_grid_wait_previous();
-    for (; unit < args.n_units; unit += (int)gridDim.x, there = 0) {
+    for (; unit < args.n_units; unit += (int)gridDim.x / P::CTAS, there = 0) {
         p = nwl_place<P>(args, unit);
         if (unit < args.n_whole)
             nwl_copy_block<P>(maps, args, p, &at, ring, full, empty, there);
         else nwl_copy_block<half>(maps, args, p, &at, ring, full, empty, there);
+    }
+    /* What the other CTA says of our stages must find us. */
+#pragma unroll 1
+    for (int it = 0; P::CTAS > 1 && it < P::STAGES; it++) {
+        sw_mbar_sleep(empty + 8 * at.s, at.turn);
+        if (++at.s == P::STAGES) at.s = 0, at.turn ^= 1;
     }
 }
 
@@ -222,12 +253,12 @@ __device__ __forceinline__ void nwl_consume(const nwl_maps &maps, const nwl_args
 {
     using half = typename P::half;
     nw_ring<P> ring = {stages, full, empty, 0, 0};
-    int unit = (int)blockIdx.x;
+    int unit = (int)blockIdx.x / P::CTAS, step = (int)gridDim.x / P::CTAS;
 
-    for (; unit < args.n_whole; unit += (int)gridDim.x)
+    for (; unit < args.n_whole; unit += step)
         nwl_block<P>(maps, nwl_place<P>(args, unit), ring, park, nobody);
     nw_ring<half> rest = {stages, full, empty, ring.s, ring.parity};
-    for (; unit < args.n_units; unit += (int)gridDim.x) {
+    for (; unit < args.n_units; unit += step) {
         nw_place p = nwl_place<P>(args, unit);
 
         if (p.n_stages) nwl_block<half>(maps, p, rest, park, nobody);
@@ -251,12 +282,13 @@ __global__ void __launch_bounds__(P::threads, 1)
     if (threadIdx.x == 0) {
         for (int i = 0; i < P::STAGES; i++) {
             sw_mbar_init(full + 8 * i, 1);
-            sw_mbar_init(empty + 8 * i, 4 * P::NWG * SW_ARRIVALS);
+            sw_mbar_init(empty + 8 * i, 4 * P::NWG * SW_ARRIVALS * P::CTAS);
         }
         sw_mbar_init(sw_smem_addr(&s_nobody), SW_ARRIVALS_MAX);
         sw_mbar_init_fence();
     }
-    __syncthreads();
+    if constexpr (P::CTAS > 1) sw_cluster_sync();
+    else __syncthreads();
     if (warp >= P::consumers / 32) {
         sw_fewer_registers<P::copier>();
         if (warp == P::consumers / 32) nwl_copy_all<P>(maps, args, ring, full, empty);

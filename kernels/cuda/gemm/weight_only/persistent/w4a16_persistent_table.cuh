@@ -4,8 +4,8 @@
 #include "kernels/cuda/gemm/weight_only/persistent/w4a16_persistent.cuh"
 
 static const nwl_kernel kernels[][3][2] = {
-#define SW_NWL_CUT(GPS, ZEROS, T, MT, NWG, ST) \
-    nwl_cut<SW_W_KIND, T, T, MT, NWG, ST, GPS, SW_X_IS_BF16, ZEROS>
+#define SW_NWL_CUT(GPS, ZEROS, T, MT, NWG, ST, CTAS) \
+    nwl_cut<SW_W_KIND, T, T, MT, NWG, ST, GPS, SW_X_IS_BF16, ZEROS, CTAS>
 #define SW_NWL_ENTRY(...)                                                                          \
     {                                                                                              \
         (const void *)swk_w4a16_persistent_sm90<SW_NWL_CUT(__VA_ARGS__)>,                          \
