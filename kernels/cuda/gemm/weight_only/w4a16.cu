@@ -169,7 +169,8 @@ static int64_t most_ctas(int split, int n_sms)
 /* What the busiest multiprocessor does, in products of a token and a channel over a stage, some 22
  * picoseconds: of a stage those, 72 for each channel that is brought and converted, and 48 for each
  * token; 5 << 16, 7 us, for each round of blocks, and 1 << 16 for each CTA that adds to a sum. So
- * 400 times of an H100 and an H200 have it, and of 44 problems in them it takes each one's best. */
+ * 400 times of an H100 and an H200 have it (tests/bench/w4a16-tokens.txt), and of 44 problems in
+ * them it takes the best of each. */
 static int64_t work_of(int64_t n_ctas, const sw_cuda_tile *tile, int split, const sw_cuda_gemm *p,
                        int n_sms)
 {
