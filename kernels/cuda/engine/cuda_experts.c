@@ -7,6 +7,7 @@
  * sw_device_linear decodes it then.
  */
 #include <math.h>
+#include <string.h>
 
 #include "formats/base/size.h"
 #include "kernels/cuda/engine/cuda_engine_internal.h"
@@ -104,6 +105,33 @@ static sw_code load_stored(sw_device_block *b, const sw_block *from, int64_t x, 
 
 /* ---- all others ---- */
 
+/* Whether the grouped products take the scales of an expert in int4. */
+static bool has_small_scales(const sw_weight *w)
+{
+    const sw_tiles *t = w->tiles;
+    const float end = SW_ROUTED_SCALE_END;
+    uint32_t end_bits, most = 0;
+
+    if (!t || t->is_marlin || t->spec.num != &sw_nums[SW_NUM_INT4] ||
+        t->spec.scale_dtype != SW_DTYPE_BF16)
+        return true;
+    memcpy(&end_bits, &end, sizeof end_bits);
+    for (int64_t i = 0; i < sw_tiles_scales_bytes(SW_DTYPE_BF16, t->n_out, t->n_groups) / 2; i++) {
+        const uint32_t size = ((const uint16_t *)t->scales)[i] & 0x7fff;
+
+        most = size > most ? size : most;
+    }
+    return most < end_bits >> 16;
+}
+
+static bool have_small_scales(const sw_block *from, int64_t n_experts)
+{
+    for (int i = 0; i < 3; i++)
+        for (int64_t x = 0; from->experts[i] && x < n_experts; x++)
+            if (!has_small_scales(&from->experts[i][x])) return false;
+    return true;
+}
+
 static sw_code load_expert(sw_device_block *b, const sw_block *from, int64_t x, sw_err *err)
 {
     const sw_weight *parts[2] = {from->experts[0] ? &from->experts[0][x] : NULL,
@@ -174,6 +202,7 @@ sw_code sw_device_experts_load(sw_device_block *b, const sw_block *from, sw_err 
 {
     const int64_t n = b->e->m->n_experts;
     const bool stays = from->experts[1] && stays_e2m1(b->e, from);
+    const bool is_small = from->experts[1] && have_small_scales(from, n);
     sw_code rc = SW_OK;
 
     if (!from->experts[1]) return SW_OK;
@@ -183,7 +212,7 @@ sw_code sw_device_experts_load(sw_device_block *b, const sw_block *from, sw_err 
         rc = SW_ARENA_TAKE(&b->experts[i], &b->store.arena, n, err);
     for (int64_t x = 0; x < n && rc == SW_OK; x++)
         rc = stays ? load_stored(b, from, x, err) : load_expert(b, from, x, err);
-    for (int i = 0; i < 2 && rc == SW_OK && b->is_expert_fused; i++)
+    for (int i = 0; i < 2 && rc == SW_OK && b->is_expert_fused && is_small; i++)
         rc = load_table(&b->d_experts[i], b, b->experts[2 * i], err);
     return rc;
 }

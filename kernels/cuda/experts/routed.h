@@ -11,8 +11,8 @@
  * Weights are Swage tiles (formats/pack/tiles.h), each expert's gates and ups one weight
  * [2 * wide, hidden], gates first:
  *
- *   int4   symmetric, groups of multiples of 128 inputs or one a channel, BF16 scales; inputs of
- *          16 bits
+ *   int4   symmetric, groups of multiples of 128 inputs or one a channel, BF16 scales below
+ *          SW_ROUTED_SCALE_END; inputs of 16 bits
  *   E2M1   with an E8M0 scale for 32 inputs (MXFP4), of 2^-61 to 2^65, or an E4M3 one without a
  *          sign for 16 and one for all (NVFP4); inputs of 16 bits; the hidden size a multiple of
  *          64. Smaller scales of E8M0 lose bits of what is below 2^-63
@@ -39,6 +39,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+#define SW_ROUTED_SCALE_END 0x1p43f
 
 /* All pointers are the caller's and lie on the device, but for what tiles name. */
 typedef struct sw_routed {

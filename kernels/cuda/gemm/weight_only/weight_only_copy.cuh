@@ -46,6 +46,7 @@ struct nw_cut {
                          STAGES = STAGES_, PER_SM = PER_SM_, MODE = MODE_;
     static constexpr bool BF16 = BF16_, ZEROS = ZEROS_, GROUPED = MODE_ != NW_CHANNEL;
     static constexpr int CTAS = 1; /* that fill each other's stages */
+    static constexpr bool FUSED = false; /* see nw_fused_batch */
     static constexpr int NT = MT * NWG, C = 64 * NT;
     static constexpr int consumers = NWG * KW * 128;
     /* Whether a tile of gates and that of their ups can be those of a CTA. */

@@ -190,6 +190,18 @@ __device__ __forceinline__ void nw_one_stage(float (&total)[P::MT][P::T / 2],
     }
 }
 
+/* Sums as they are, of products whose weights were times NW_FUSED_UNIT. */
+template <class P>
+__device__ __forceinline__ void nw_take_off_unit(float (&total)[P::MT][P::T / 2])
+{
+    if constexpr (P::FUSED) {
+#pragma unroll
+        for (int row = 0; row < P::MT; row++)
+#pragma unroll
+            for (int i = 0; i < P::T / 2; i++) total[row][i] *= 1 / NW_FUSED_UNIT;
+    }
+}
+
 /* Products stay in flight where the loop turns, which the compiler grants to sums that began as
  * constants: see nw_clear. `nobody`: a barrier that nobody waits for, in the place of that of a
  * stage before the first. */
@@ -214,6 +226,7 @@ __device__ __forceinline__ void nw_multiply_through(float (&total)[P::MT][P::T /
     nw_one_stage<P, false>(total, frag, ring, tile0, before);
     nw_drain(total);
     nw_release<P>(last);
+    nw_take_off_unit<P>(total);
 }
 
 /* Scales of whole channels, which no stage brought. */

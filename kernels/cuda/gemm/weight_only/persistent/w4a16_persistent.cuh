@@ -26,7 +26,7 @@ struct nwl_cut {
     static constexpr bool takes_gates = false; /* see nw_load_tiles */
     static constexpr int KIND = KIND_, MODE = NW_SCALED, KW = 1, T = T_, ROOM = ROOM_, MT = MT_,
                          NWG = NWG_, STAGES = STAGES_, GPS = GPS_;
-    static constexpr bool BF16 = BF16_, ZEROS = ZEROS_, GROUPED = true;
+    static constexpr bool BF16 = BF16_, ZEROS = ZEROS_, GROUPED = true, FUSED = false;
     static constexpr int NT = MT * NWG, C = 64 * NT, CTAS = CTAS_;
     static constexpr int consumers = NWG * 128, threads = consumers + 128;
     using half =
