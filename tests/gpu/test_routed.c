@@ -249,6 +249,22 @@ static void whole_units(void **state)
             }
 }
 
+/* Of 64 rows from eight units a CTA on, here of gates and ups. */
+static void whole_units_of_64_rows(void **state)
+{
+    static const routed_scheme schemes[] = {ROUTED_FP8, ROUTED_W4AFP8};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        routed_shape s = shape_of(FEW_TOKENS, ROUTING_RANDOM);
+
+        s.scheme = schemes[i];
+        s.group_elems = group_of(s.scheme);
+        s.n_experts = 48, s.hidden = 256, s.wide = 3072;
+        each(&s, must_be_near);
+    }
+}
+
 /* The same of 4 bits, which are dealt out so from four units a CTA on: many of gates and ups, then
  * many of downs. */
 static void whole_units_of_4_bits(void **state)
@@ -472,6 +488,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(activations_and_biases),
         cmocka_unit_test(bytes), cmocka_unit_test(bytes_with_half_stages),
         cmocka_unit_test(int4_with_bytes), cmocka_unit_test(whole_units),
+        cmocka_unit_test(whole_units_of_64_rows),
         cmocka_unit_test(whole_units_of_4_bits),
         cmocka_unit_test(e2m1), cmocka_unit_test(e2m1_with_biases),
         cmocka_unit_test(real_shape), cmocka_unit_test(same_bytes_twice),

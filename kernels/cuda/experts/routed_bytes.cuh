@@ -10,8 +10,9 @@
  *
  *   stage:  X [T][128], W [4 tiles][2 k-tiles], with groups scales [4 tiles] and of X [T]
  *
- * With 128 rows to a block most units are whole (rt_run_of), and a block that has fewer is
- * multiplied as one of 96 or 64, whose inputs end where those of 128 would.
+ * With 64 rows and more to a block units are whole where there are many (rt_run_of). Of those of
+ * 128 a block that has fewer is multiplied as one of 96 or 64, whose inputs end where those of 128
+ * would.
  */
 #ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_BYTES_CUH
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_BYTES_CUH
@@ -22,10 +23,11 @@
 template <int KIND_, int T_, int STAGES_, int COPIERS_, bool GROUPED_> struct rt_byte_cut {
     static constexpr int KIND = KIND_;
     static constexpr int T = T_, STAGES = STAGES_, COPIERS = COPIERS_, PER_SM = 1;
-    static constexpr bool GROUPED = GROUPED_, WHOLE = T >= 128;
-    static constexpr int whole_rounds = 0;
+    static constexpr bool GROUPED = GROUPED_, WHOLE = T >= 64, SHORTENS = T >= 128;
+    /* See rt_run_of. With few units a CTA, 64 rows are as fast or faster in one line. */
+    static constexpr int whole_rounds = SHORTENS ? 0 : 8;
     static constexpr bool X_GROUPED = GROUPED && KIND == W8A8_E4M3;
-    static constexpr int box = WHOLE ? RT_MANY_BOX : RT_FEW_BOX;
+    static constexpr int box = SHORTENS ? RT_MANY_BOX : RT_FEW_BOX;
     static constexpr int MT = 2, NWG = 2, C = 64 * MT * NWG, consumers = NWG * 128;
     using at = w8a8_stage<KIND, T, RT_TILES, GROUPED>;
     static constexpr int pair_bytes = at::tile_bytes, record_room = SW_W8A8_RECORD_BYTES;
@@ -39,7 +41,7 @@ template <int KIND_, int T_, int STAGES_, int COPIERS_, bool GROUPED_> struct rt
 /* As how many rows a block of n_rows is multiplied. */
 template <class P> static __device__ __forceinline__ int rt_byte_rows(int n_rows)
 {
-    return !P::WHOLE || n_rows > 96 ? P::T : n_rows > 64 ? 96 : 64;
+    return !P::SHORTENS || n_rows > 96 ? P::T : n_rows > 64 ? 96 : 64;
 }
 
 /* ---- phase 1 ---- */
@@ -224,7 +226,7 @@ static __device__ __forceinline__ void rt_byte_consume(const rt_args &a, const r
         const rt_note unit = notes[ring.s];
         const int rows = rt_uniform(rt_byte_rows<P>(unit.n_rows));
 
-        if (!P::WHOLE || rows == P::T)
+        if (!P::SHORTENS || rows == P::T)
             rt_byte_unit<P, P::T, GLU>(a, run, ring, unit, own, u, k0, n);
         else if (rows == 96) rt_byte_unit<P, 96, GLU>(a, run, ring, unit, own, u, k0, n);
         else rt_byte_unit<P, 64, GLU>(a, run, ring, unit, own, u, k0, n);
