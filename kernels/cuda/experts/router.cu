@@ -4,6 +4,7 @@
 
 #include "formats/model/model.h"
 #include "kernels/cuda/ops/engine_launch.cuh"
+#include "kernels/cuda/ptx/caches.cuh"
 #include "kernels/cuda/ptx/ptx_cluster.cuh"
 #include "kernels/engine/sparse/key_digits.h"
 
@@ -316,6 +317,7 @@ template <int EACH>
 static sw_code start_route(const sw_route_args *a, sw_launch how, sw_err *err)
 {
     if (!a->w) return sw_start("router", swk_route<EACH>, (unsigned)a->n, 32, 0, how, err, *a);
+    sw_divide_as_products(swk_route_few<EACH>);
     return sw_start_clusters("router", swk_route_few<EACH>, PARTS, (unsigned)a->n * PARTS,
                              N_THREADS, 0, how, err, *a);
 }
