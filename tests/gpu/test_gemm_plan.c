@@ -241,6 +241,9 @@ static void measured_best_of_pairs(void **state)
     goes(FP8_BLOCK, 8192, 8192, 128, "w8a8_two_ctas", "k128_c128");
     goes(FP8_BLOCK, 8192, 8192, 64, "w8a8_two_ctas", "k64_c64");
     goes(FP8_BLOCK, 4096, 4096, 64, "w8a8_two_ctas", "k64_c64");
+    goes(FP8_BLOCK, 7168, 4096, 64, "w8a8_two_ctas", "k64_c64");
+    goes(FP8_BLOCK, 14336, 4096, 128, "w8a8_two_ctas", "k128_c64");
+    goes(FP8_BLOCK, 14336, 4096, 256, "w8a8_two_ctas", "k128_c128");
 }
 
 /* The same of 8-bit inputs, with the split and whether the product starts before X is quantized. */
@@ -260,8 +263,7 @@ static void measured_best_of_bytes(void **state)
         {W4A8F, 8192, 8192, 16, "t16_deep", 2, true},
         {FP8, 8192, 8192, 16, "t16_deep", 2, true},
         {FP8_BLOCK, 8192, 8192, 16, "t16_deep", 2, true},
-        {FP8_BLOCK, 7168, 4096, 64, "t64_deep", 3, true},
-        {FP8_BLOCK, 14336, 4096, 128, "t128_c128", 3, false},
+        {FP8_BLOCK, 18944, 3584, 64, "t64_deep", 4, true},
         {FP8_GROUP, 4096, 4096, 256, "t64_deep", 1, false},
         {FP8_GROUP, 8192, 8192, 256, "t128_c128", 1, false},
         {FP8_GROUP, 14336, 4096, 256, "t128_c128", 2, false},

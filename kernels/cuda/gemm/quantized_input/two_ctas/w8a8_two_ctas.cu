@@ -59,19 +59,20 @@ typedef struct shape {
 static const char *tile_of_bytes(const shape *s)
 {
     bool leaves_half = s->by_64 * 2 <= s->n_sms, fills = s->by_64 * 3 >= s->n_sms * 2;
+    bool pairs_fill = s->by_64 * 20 >= s->n_sms * 9; /* nine tenths */
 
     if (s->m <= 64) {
-        if (s->by_64 > s->n_sms || (s->has_blocks && leaves_half && s->k > 4096)) return NULL;
+        if (s->by_64 > s->n_sms || (s->has_blocks && !pairs_fill && s->k > 4096)) return NULL;
         return "k64_c64";
     }
     if (s->m <= 128) {
         if (s->by_64 > s->n_sms) return "x128_c128";
-        if (leaves_half) return s->has_blocks && s->k > 8192 ? NULL : "k128_c64";
+        if (leaves_half) return "k128_c64";
         if (s->has_blocks && s->k > 4096 && s->by_64 * 5 >= s->n_sms * 4) return "k128_c128";
         return fills || s->k <= (s->has_blocks ? 4096 : 8192) ? "x128_c64" : NULL;
     }
     if (fills && s->by_64 <= s->n_sms) return "w128_c128";
-    if (!leaves_half || (s->has_blocks && s->k > 8192)) return NULL;
+    if (!leaves_half) return NULL;
     return s->has_blocks || s->k > 4096 ? "k128_c128" : "x128_c64";
 }
 
