@@ -74,11 +74,16 @@ template <> struct __align__(8) scale_pair<false> {
     uint32_t x, y;
 };
 
+/* Zero points of channels g and g + 8, where there are any. */
+template <bool HAS_ZEROS> struct unit_zeros {
+    uint32_t zeros[32];
+};
+template <> struct unit_zeros<false> {};
+
 /* What a warp reads of one strip and unit. */
-template <int KIND> struct unit {
+template <int KIND> struct unit : unit_zeros<kind_of<KIND>::has_zeros> {
     uint4 codes[kind_of<KIND>::copies][32];
     scale_pair<kind_of<KIND>::is_w4> scales[kind_of<KIND>::has_groups ? 32 : 1];
-    uint32_t zeros[kind_of<KIND>::has_zeros ? 32 : 1];
 
     /* What a lane reads: its codes, its two channels' scales (of 4 bits one below the other in the
      * first word) and zeros in the low half of a word. */
@@ -86,7 +91,7 @@ template <int KIND> struct unit {
     __device__ uint32_t scale(int i) const { return (&scales[threadIdx.x % 32].x)[i]; }
     __device__ uint32_t two_zeros() const
     {
-        return zeros[threadIdx.x % 32] >> (threadIdx.x % 32 / 4 % 2 * 16);
+        return this->zeros[threadIdx.x % 32] >> (threadIdx.x % 32 / 4 % 2 * 16);
     }
 };
 
@@ -143,7 +148,7 @@ static __device__ void fetch(unit<KIND> &to, int group_shift, const source &s, i
         copy<16>(&to.codes[i][lane], s.codes + u * (kind::is_w4 ? 4096 : 8192) + i * 2048);
     if (kind::is_w4) copy<4>(&to.scales[lane], s.scales + record * 2);
     else if (kind::has_groups) copy<8>(&to.scales[lane], s.scales + record * 4);
-    if (kind::has_zeros) copy<4>(&to.zeros[lane], s.zeros + record);
+    if constexpr (kind::has_zeros) copy<4>(&to.zeros[lane], s.zeros + record);
 }
 
 /* ---- products ---- */
@@ -193,7 +198,7 @@ static __device__ void add_w4(float (&sums)[2], const UNIT &t, const uint4 *x, f
     const uint32_t scales = t.scale(0);
     float zero0 = -136.0f, zero1 = -136.0f;
 
-    if (kind_of<KIND>::has_zeros) {
+    if constexpr (kind_of<KIND>::has_zeros) {
         const uint32_t zeros = t.two_zeros();
 
         zero0 = -128.0f - (float)(zeros & 255);
