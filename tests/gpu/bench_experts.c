@@ -386,7 +386,7 @@ static bool has_kernel(const layer *l, int rows)
 /* As the plan has it, then with each other kernel. */
 static void run_each(layer *l, int64_t n_tokens)
 {
-    static const int rows[] = {8, 16, 32, 48, 64, 96, 128};
+    static const int rows[] = {8, 16, 32, 48, 64, 96, 128, 256};
     int chosen;
 
     run(l, n_tokens, 0);

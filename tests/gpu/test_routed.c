@@ -33,9 +33,10 @@
 
 /* Of the kernels of 4 bits and of inputs of bytes. */
 #ifdef SW_CUDA_QUICK
-static const int rows_4bit[] = {8, 128}, rows_bytes[] = {16, 128};
+static const int rows_4bit[] = {8, 128}, rows_bytes[] = {16, 128, 256};
 #else
-static const int rows_4bit[] = {8, 16, 32, 48, 64, 96, 128}, rows_bytes[] = {16, 32, 64, 128};
+static const int rows_4bit[] = {8, 16, 32, 48, 64, 96, 128};
+static const int rows_bytes[] = {16, 32, 64, 128, 256};
 #endif
 
 static int rows_of(const routed_shape *s, int i)
@@ -43,10 +44,13 @@ static int rows_of(const routed_shape *s, int i)
     return routed_shape_has_bytes(s) ? rows_bytes[i] : rows_4bit[i];
 }
 
+/* 256 rows are int8's alone. */
 static int n_rows_of(const routed_shape *s)
 {
-    return (int)(routed_shape_has_bytes(s) ? sizeof rows_bytes / sizeof *rows_bytes
-                                           : sizeof rows_4bit / sizeof *rows_4bit);
+    const int n_bytes = (int)(sizeof rows_bytes / sizeof *rows_bytes);
+
+    if (!routed_shape_has_bytes(s)) return (int)(sizeof rows_4bit / sizeof *rows_4bit);
+    return s->scheme == ROUTED_W8A8 ? n_bytes : n_bytes - 1;
 }
 
 static void must_be_near(routed_case *c, int rows)
@@ -212,6 +216,29 @@ static void bytes_with_half_stages(void **state)
         }
 }
 
+/* The kernels for the most rows: full blocks and short ones, of one expert and of two; biases; ends
+ * that others take over. */
+static void many_rows(void **state)
+{
+    static const int64_t tokens[] = {40, 100, 150, 250, 330};
+
+    (void)state;
+    for (routed_scheme scheme = ROUTED_FP8; scheme <= ROUTED_W8A8; scheme++)
+        for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+            routed_shape s = shape_of(tokens[i], i % 2 ? ROUTING_RANDOM : ROUTING_ONE);
+            routed_case c;
+
+            s.scheme = scheme;
+            s.group_elems = group_of(scheme);
+            s.n_experts = 2, s.top_k = 1, s.hidden = 384, s.wide = 128;
+            s.has_bias = i > 2;
+            routed_case_new(&c, &s);
+            routed_case_expect(&c);
+            must_be_near(&c, rows_of(&s, n_rows_of(&s) - 1));
+            routed_case_free(&c);
+        }
+}
+
 /* One group a channel, groups of 256, groups that the last stage ends early. */
 static void int4_with_bytes(void **state)
 {
@@ -359,7 +386,9 @@ static void same_bytes_twice(void **state)
 
     (void)state;
     for (int i = 0; i < n_rows_of(&s); i++) gives_same_bytes(&s, rows_of(&s, i));
-    s.scheme = ROUTED_FP8_BLOCK;
+    s.scheme = ROUTED_W8A8, s.group_elems = 0;
+    for (int i = 0; i < n_rows_of(&s); i++) gives_same_bytes(&s, rows_of(&s, i));
+    s.scheme = ROUTED_FP8_BLOCK, s.group_elems = 128;
     for (int i = 0; i < n_rows_of(&s); i++) gives_same_bytes(&s, rows_of(&s, i));
 }
 
@@ -446,24 +475,24 @@ static void rows_of_the_plan(void **state)
 {
     static const struct {
         int64_t n_tokens;
-        int n_experts, top_k, of_4bit, of_bytes;
+        int n_experts, top_k, of_4bit, of_bytes, of_int8;
     } wanted[] = {
-        {1, 256, 8, 8, 16},        {64, 256, 8, 8, 16},        {256, 256, 8, 16, 16},
-        {512, 256, 8, 32, 32},     {1024, 256, 8, 48, 64},     {1536, 256, 8, 64, 64},
-        {2048, 256, 8, 96, 128},   {4096, 256, 8, 128, 128},   {1, 8, 2, 8, 16},
-        {16, 8, 2, 8, 16},         {64, 8, 2, 32, 32},         {128, 8, 2, 48, 64},
-        {48, 8, 8, 48, 64},
+        {1, 256, 8, 8, 16, 16},        {64, 256, 8, 8, 16, 16},     {256, 256, 8, 16, 16, 16},
+        {512, 256, 8, 32, 32, 32},     {1024, 256, 8, 48, 64, 64},  {1536, 256, 8, 64, 64, 64},
+        {2048, 256, 8, 96, 128, 128},  {1, 8, 2, 8, 16, 16},        {16, 8, 2, 8, 16, 16},
+        {4096, 256, 8, 128, 128, 256}, {64, 8, 2, 32, 32, 32},      {128, 8, 2, 48, 64, 64},
+        {48, 8, 8, 48, 64, 64},
     };
     const sw_cuda_device device = {90, 132};
     sw_routed_plan plan;
     sw_err err = {0};
 
     (void)state;
-    for (routed_scheme scheme = ROUTED_INT4; scheme <= ROUTED_FP8; scheme++) {
+    for (routed_scheme scheme = ROUTED_INT4; scheme <= ROUTED_W8A8; scheme++) {
         routed_shape s = shape_of(2, ROUTING_RANDOM);
         routed_case c;
 
-        s.scheme = scheme, s.group_elems = scheme == ROUTED_FP8 ? 0 : 128;
+        s.scheme = scheme, s.group_elems = group_of(scheme);
         routed_case_new(&c, &s);
         for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
             sw_routed p = c.problem;
@@ -472,8 +501,9 @@ static void rows_of_the_plan(void **state)
             p.n_experts = wanted[i].n_experts, p.top_k = wanted[i].top_k;
             assert_int_equal(sw_routed_plan_for(&plan, &p, &device, 0, &err), SW_OK);
 #ifndef SW_CUDA_QUICK
-            assert_int_equal(plan.rows, scheme == ROUTED_FP8 ? wanted[i].of_bytes
-                                                             : wanted[i].of_4bit);
+            assert_int_equal(plan.rows, scheme == ROUTED_INT4   ? wanted[i].of_4bit
+                                        : scheme == ROUTED_W8A8 ? wanted[i].of_int8
+                                                                : wanted[i].of_bytes);
 #endif
         }
         routed_case_free(&c);
@@ -487,8 +517,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(odd_shapes), cmocka_unit_test(several_blocks),
         cmocka_unit_test(activations_and_biases),
         cmocka_unit_test(bytes), cmocka_unit_test(bytes_with_half_stages),
-        cmocka_unit_test(int4_with_bytes), cmocka_unit_test(whole_units),
-        cmocka_unit_test(whole_units_of_64_rows),
+        cmocka_unit_test(many_rows), cmocka_unit_test(int4_with_bytes),
+        cmocka_unit_test(whole_units), cmocka_unit_test(whole_units_of_64_rows),
         cmocka_unit_test(whole_units_of_4_bits),
         cmocka_unit_test(e2m1), cmocka_unit_test(e2m1_with_biases),
         cmocka_unit_test(real_shape), cmocka_unit_test(same_bytes_twice),

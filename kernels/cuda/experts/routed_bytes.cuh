@@ -23,6 +23,7 @@
 template <int KIND_, int T_, int STAGES_, int COPIERS_, bool GROUPED_> struct rt_byte_cut {
     static constexpr int KIND = KIND_;
     static constexpr int T = T_, STAGES = STAGES_, COPIERS = COPIERS_, PER_SM = 1;
+    static constexpr int TILES = RT_TILES;
     static constexpr bool GROUPED = GROUPED_, WHOLE = T >= 64, SHORTENS = T >= 128;
     /* See rt_run_of. With few units a CTA, 64 rows are as fast or faster in one line. */
     static constexpr int whole_rounds = SHORTENS ? 0 : 8;
@@ -36,13 +37,14 @@ template <int KIND_, int T_, int STAGES_, int COPIERS_, bool GROUPED_> struct rt
     static constexpr int ring_bytes = STAGES * stage_bytes, threads = consumers + COPIERS;
     /* At the barrier of a stage: the warps that copy and, of scales of X, each lane. */
     static constexpr int arrivals = RT_COPY_WARPS + (X_GROUPED ? 32 : 0);
-};
 
-/* As how many rows a block of n_rows is multiplied. */
-template <class P> static __device__ __forceinline__ int rt_byte_rows(int n_rows)
-{
-    return !P::SHORTENS || n_rows > 96 ? P::T : n_rows > 64 ? 96 : 64;
-}
+
+    /* As how many rows a block of n_rows is multiplied. */
+    static __device__ __forceinline__ int rows_for(int n_rows)
+    {
+        return !SHORTENS || n_rows > 96 ? T : n_rows > 64 ? 96 : 64;
+    }
+};
 
 /* ---- phase 1 ---- */
 
@@ -91,7 +93,7 @@ static __device__ __forceinline__ void rt_byte_inputs(const CUtensorMap &x, cons
 #pragma unroll 1
     for (int left = run.n_all(a); left > 0; left--) {
         const uint32_t stage = ring + s * P::stage_bytes, bar = full + 8 * s;
-        const uint32_t x_at = stage + (uint32_t)(P::T - rt_byte_rows<P>(w.from.n_rows)) * 128;
+        const uint32_t x_at = stage + (uint32_t)(P::T - P::rows_for(w.from.n_rows)) * 128;
 
         if (P::X_GROUPED && is_new) rows.find(a, w.unit);
         sw_mbar_sleep(empty + 8 * s, turn);
@@ -209,11 +211,25 @@ rt_byte_unit(const rt_args &a, const rt_run &run, w8a8_ring<P::STAGES> &ring, co
     rt_finish<GLU, P::MT, T / 2, P::T>(total, a, unit, {own.park}, row, own.rows);
 }
 
+/* The same of however many rows. */
 template <class P, bool GLU>
+static __device__ __forceinline__ void
+rt_unit_of_rows(const rt_args &a, const rt_run &run, w8a8_ring<P::STAGES> &ring,
+                const rt_note &unit, const rt_byte_own<P> &own, int u, int k0, int n)
+{
+    const int rows = rt_uniform(P::rows_for(unit.n_rows));
+
+    if (!P::SHORTENS || rows == P::T)
+        rt_byte_unit<P, P::T, GLU>(a, run, ring, unit, own, u, k0, n);
+    else if (rows == 96) rt_byte_unit<P, 96, GLU>(a, run, ring, unit, own, u, k0, n);
+    else rt_byte_unit<P, 64, GLU>(a, run, ring, unit, own, u, k0, n);
+}
+
+/* All units of a CTA. own: rt_byte_own, or of another cut, which has its own rt_unit_of_rows. */
+template <class P, bool GLU, class own_type>
 static __device__ __forceinline__ void rt_byte_consume(const rt_args &a, const rt_run &run,
                                                        w8a8_ring<P::STAGES> &ring,
-                                                       const rt_note *notes,
-                                                       const rt_byte_own<P> &own)
+                                                       const rt_note *notes, const own_type &own)
 {
     int left = run.n_whole;
 
@@ -224,12 +240,8 @@ static __device__ __forceinline__ void rt_byte_consume(const rt_args &a, const r
 
         ring.wait();
         const rt_note unit = notes[ring.s];
-        const int rows = rt_uniform(rt_byte_rows<P>(unit.n_rows));
 
-        if (!P::SHORTENS || rows == P::T)
-            rt_byte_unit<P, P::T, GLU>(a, run, ring, unit, own, u, k0, n);
-        else if (rows == 96) rt_byte_unit<P, 96, GLU>(a, run, ring, unit, own, u, k0, n);
-        else rt_byte_unit<P, 64, GLU>(a, run, ring, unit, own, u, k0, n);
+        rt_unit_of_rows<P, GLU>(a, run, ring, unit, own, u, k0, n);
         if (left > 0) left--;
         else stage += n;
     }
@@ -280,10 +292,10 @@ __global__ void __launch_bounds__(P::threads, 1)
         if constexpr (P::COPIERS == 128) sw_more_registers<232>();
         sw_grid_wait_previous();
         rt_byte_consume<P, GLU>(a, run, at, s_notes,
-                                {ring + P::ring_bytes +
-                                     (uint32_t)(rt_group() * rt_few<P>::park_bytes),
-                                 sw_smem_addr(&s_zero), s_rows + rt_group(),
-                                 s_scales[rt_group()]});
+                                rt_byte_own<P>{ring + P::ring_bytes +
+                                                   (uint32_t)(rt_group() * rt_few<P>::park_bytes),
+                                               sw_smem_addr(&s_zero), s_rows + rt_group(),
+                                               s_scales[rt_group()]});
     }
 }
 

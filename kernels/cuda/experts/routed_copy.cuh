@@ -21,7 +21,7 @@ template <class CUT> struct rt_long_batches : CUT {
 /* A cut of weight_only_copy.cuh or w4a16_persistent.cuh, and what this file asks of one. */
 template <class CUT> struct rt_cut : CUT {
     static constexpr int pair_bytes = NW_STAGE_TILES * NW_BLOCK_BYTES; /* of a tile in a stage */
-    static constexpr int record_room = 128;
+    static constexpr int record_room = 128, TILES = RT_TILES;
     static constexpr bool FUSED = CUT::MODE == NW_SCALED; /* see SW_ROUTED_SCALE_END */
     /* See rt_run_of: rows that 264 CTAs, far apart, read again with every unit outgrow the L2 from
      * some 8 of 14 KB on. */
@@ -63,18 +63,18 @@ struct rt_source {
     int x_row, n_rows;
 };
 
-template <bool GLU>
+template <bool GLU, int TILES = RT_TILES>
 static __device__ __forceinline__ rt_source rt_source_of(const rt_args &a, const rt_unit &unit,
                                                          int k0)
 {
-    const int j = rt_uniform(unit.j), first = rt_tile<GLU>(a, j, 0);
+    const int j = rt_uniform(unit.j), first = rt_tile<GLU, TILES>(a, j, 0);
     rt_source s;
 
     s.codes = rt_uniform(unit.codes) +
               ((int64_t)first * a.k_tiles + k0 * NW_STAGE_TILES) * a.tile_bytes;
     s.scales = rt_uniform(unit.scales) + (int64_t)first * a.scale_bytes;
 #pragma unroll
-    for (int i = 0; i < RT_TILES; i++) s.to[i] = rt_tile<GLU>(a, j, i) - first;
+    for (int i = 0; i < TILES; i++) s.to[i] = rt_tile<GLU, TILES>(a, j, i) - first;
     s.policy = rt_uniform(unit.is_shared) ? sw_policy_evict_last() : sw_policy_evict_first();
     s.x_row = rt_uniform(unit.x_row);
     s.n_rows = rt_uniform(unit.n_rows);
@@ -105,9 +105,9 @@ static __device__ __forceinline__ void rt_copy_codes(const rt_args &a, rt_source
     const uint32_t n_bytes = (uint32_t)(min(a.k_tiles - ks * NW_STAGE_TILES, NW_STAGE_TILES) *
                                         P::pair_bytes / NW_STAGE_TILES);
 
-    sw_warp_expect(bar, RT_TILES * n_bytes);
+    sw_warp_expect(bar, P::TILES * n_bytes);
 #pragma unroll
-    for (int i = 0; i < RT_TILES; i++)
+    for (int i = 0; i < P::TILES; i++)
         sw_warp_load(stage + P::w_at + i * P::pair_bytes,
                      s.codes + s.to[i] * (a.k_tiles * (P::pair_bytes / NW_STAGE_TILES)),
                      n_bytes, bar, s.policy);

@@ -103,7 +103,7 @@ template <class P, bool GLU> struct rt_walk {
     __device__ __forceinline__ void find(const rt_args &a)
     {
         unit = rt_unit_of<GLU>(a, at);
-        from = rt_source_of<GLU>(a, unit, ks);
+        from = rt_source_of<GLU, P::TILES>(a, unit, ks);
     }
     __device__ __forceinline__ rt_walk(const rt_args &a, const rt_run &run)
     {
@@ -172,7 +172,7 @@ static __device__ __forceinline__ void rt_few_inputs(const CUtensorMap &x, const
 /* Of a thread: float4 i of partial p. */
 template <class P> static __device__ __forceinline__ float4 *rt_partial(const rt_args &a, int p)
 {
-    return (float4 *)(a.partials + (int64_t)p * rt_few<P>::partial_floats) + threadIdx.x;
+    return (float4 *)(a.partials + (int64_t)p * (P::T * P::C)) + threadIdx.x;
 }
 
 template <class P, int N>

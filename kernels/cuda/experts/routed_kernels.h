@@ -25,6 +25,8 @@ const rt_kernel *sw_routed_many(int rows, int scale_k);
 const rt_kernel *sw_routed_bytes_int8(int rows, bool is_grouped);
 const rt_kernel *sw_routed_bytes_e4m3(int rows, bool is_grouped);
 const rt_kernel *sw_routed_bytes_int4_e4m3(int rows, bool is_grouped);
+/* Of int8 with inputs in int8, 256 rows. */
+const rt_kernel *sw_routed_wide(void);
 
 /* Sort the pairs, make the lists and gather the inputs. */
 sw_code sw_routed_sort(const rt_sort_args *a, sw_launch how, sw_err *err) SW_MUST_USE;

@@ -8,7 +8,10 @@
 #include "kernels/cuda/gemm/gemm_rows.h"
 #include "kernels/cuda/gemm/tensor_map.cuh"
 
-#define UNIT_TILES 4               /* of 64 channels: see routed_unit.cuh */
+#define UNIT_TILES 4     /* of 64 channels: see routed_unit.cuh */
+#define WIDE_ROWS 256    /* of the kernel of routed_wide.cuh, */
+#define WIDE_TILES 2     /* its units */
+#define WIDE_EVEN 128    /* and what the rows of its blocks are multiples of */
 
 /* Kernels: of 4 bits for few rows of an expert and for many; from RT_BYTES on of inputs of bytes, a
  * row of `bytes` each. */
@@ -31,14 +34,15 @@ static bool is_symmetric_int4(const sw_tiles *t)
 static const struct {
     bool (*is_weight)(const sw_tiles *t);
     const rt_kernel *(*kernel)(int rows, bool is_grouped);
+    const rt_kernel *(*wide)(void); /* of WIDE_ROWS; NULL: none */
     sw_num_id input;
     bool is_grouped, only_128, x_is_grouped;
 } bytes[] = {
-    {is_e4m3, sw_routed_bytes_e4m3, SW_NUM_E4M3, false, false, false},
-    {is_e4m3, sw_routed_bytes_e4m3, SW_NUM_E4M3, true, true, true},
-    {is_symmetric_int8, sw_routed_bytes_int8, SW_NUM_INT8, false, false, false},
-    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, SW_NUM_E4M3, false, false, false},
-    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, SW_NUM_E4M3, true, false, false},
+    {is_e4m3, sw_routed_bytes_e4m3, NULL, SW_NUM_E4M3, false, false, false},
+    {is_e4m3, sw_routed_bytes_e4m3, NULL, SW_NUM_E4M3, true, true, true},
+    {is_symmetric_int8, sw_routed_bytes_int8, sw_routed_wide, SW_NUM_INT8, false, false, false},
+    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, NULL, SW_NUM_E4M3, false, false, false},
+    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, NULL, SW_NUM_E4M3, true, false, false},
 };
 #define N_BYTES (int)(sizeof bytes / sizeof *bytes)
 
@@ -48,6 +52,7 @@ static const rt_kernel *kernel_of(const sw_routed_plan *plan)
 
     if (plan->kind == RT_FEW) return sw_routed_few(plan->rows, plan->scale_k);
     if (plan->kind == RT_MANY) return sw_routed_many(plan->rows, plan->scale_k);
+    if (plan->rows == WIDE_ROWS) return bytes[i].wide ? bytes[i].wide() : NULL;
     return bytes[i].kernel(plan->rows, bytes[i].is_grouped);
 }
 
@@ -164,17 +169,21 @@ static double usual_rows(const sw_routed *p)
 }
 
 /* The fewest rows of a block that nearly every expert fits in, as each costs time in the tensor
- * cores whether it is there or not, else the most. That is what was fastest wherever it was
- * measured (tests/bench/h200-experts.csv, h100-experts-rows.csv). */
+ * cores whether it is there or not, else the most that a kernel has. That is what was fastest
+ * wherever it was measured (tests/bench/h200-experts.csv, h100-experts-rows.csv). */
 static void choose_rows(sw_routed_plan *plan, const sw_routed *p)
 {
-    static const int rows[] = {8, 16, 32, 48, 64, 96, 128};
-    const int n = (int)(sizeof rows / sizeof *rows), kind = plan->kind;
+    static const int rows[] = {8, 16, 32, 48, 64, 96, 128, WIDE_ROWS};
     const double wanted = usual_rows(p);
+    const sw_routed_plan any = *plan;
 
-    for (int i = 0; i < n; i++) {
-        plan->rows = rows[i], plan->kind = kind;
-        if ((wanted <= rows[i] || i + 1 == n) && find_kernel(plan)) return;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        sw_routed_plan at = any;
+
+        at.rows = rows[i];
+        if (!find_kernel(&at)) continue;
+        *plan = at;
+        if (wanted <= rows[i]) return;
     }
 }
 
@@ -274,6 +283,7 @@ static rt_args args_of(const sw_routed *p, const sw_routed_plan *plan, const rt_
                        bool is_down)
 {
     const sw_tiles *t = is_down ? &p->down : &p->up;
+    const int tiles = plan->rows == WIDE_ROWS ? WIDE_TILES : UNIT_TILES;
     rt_args a = {};
 
     a.nw.scale_bytes = t->spec.scale_dtype == SW_DTYPE_F32 ? 4 : 2;
@@ -288,7 +298,7 @@ static rt_args args_of(const sw_routed *p, const sw_routed_plan *plan, const rt_
     a.y = is_down ? w->y : w->h;
     a.n_out = is_down ? t->n_out : t->n_out / 2;
     a.n_tiles = (int)sw_tiles_n(a.n_out);
-    a.n_units = (int)sw_cuda_up(a.n_tiles, is_down ? UNIT_TILES : UNIT_TILES / 2);
+    a.n_units = (int)sw_cuda_up(a.n_tiles, is_down ? tiles : tiles / 2);
     a.k_tiles = (int)sw_tiles_k(t->k_in);
     a.k_stages = (a.k_tiles + 1) / 2;
     a.group_stages = (int)(t->spec.group_elems / 128);
@@ -355,6 +365,13 @@ static sw_code multiply(const sw_routed *p, const sw_routed_plan *plan, const rt
                          err);
 }
 
+/* What the rows of an expert's blocks are multiples of, where they are alike; 0: they are full. */
+static int even_rows(const sw_routed_plan *plan)
+{
+    if (plan->rows == WIDE_ROWS) return WIDE_EVEN;
+    return plan->rows > 64 ? kernel_of(plan)->box_rows : 0;
+}
+
 static sw_code sort(const sw_routed *p, const sw_routed_plan *plan, const rt_work *w,
                     sw_launch how, sw_err *err)
 {
@@ -365,7 +382,7 @@ static sw_code sort(const sw_routed *p, const sw_routed_plan *plan, const rt_wor
     a.chosen = p->chosen, a.share = p->share, a.top_k = p->top_k;
     a.ups = p->ups, a.downs = p->downs;
     a.n_pairs = (int)(p->n_tokens * p->top_k), a.n_experts = p->n_experts;
-    a.rows = plan->rows, a.even = plan->rows > 64 ? kernel_of(plan)->box_rows : 0;
+    a.rows = plan->rows, a.even = even_rows(plan);
     a.x = is_bytes ? w->x_codes.d_codes : (const uint8_t *)p->x.d;
     a.x_stride = is_bytes ? row_bytes(p) : p->x.stride * 2;
     a.x_sorted = w->x, a.width = (int)row_bytes(p);

@@ -15,7 +15,7 @@
 
 #include "kernels/cuda/experts/routed_args.h"
 
-#define RT_TILES 4 /* of a unit */
+#define RT_TILES 4 /* of a unit, where a cut has no other number */
 
 /* What the products of a unit are and where they go. */
 struct rt_unit {
@@ -57,11 +57,12 @@ template <bool GLU> static __device__ __forceinline__ rt_unit rt_unit_of(const r
             band_n > 1};
 }
 
-/* The i-th tile of a unit among those of the weight. */
-template <bool GLU> static __device__ __forceinline__ int rt_tile(const rt_args &a, int j, int i)
+/* The i-th tile of a unit of so many among those of the weight. */
+template <bool GLU, int TILES = RT_TILES>
+static __device__ __forceinline__ int rt_tile(const rt_args &a, int j, int i)
 {
-    if (GLU) return min(2 * j + i / 2, a.n_tiles - 1) + i % 2 * a.n_tiles;
-    return min(RT_TILES * j + i, a.n_tiles - 1);
+    if (GLU) return min(TILES / 2 * j + i / 2, a.n_tiles - 1) + i % 2 * a.n_tiles;
+    return min(TILES * j + i, a.n_tiles - 1);
 }
 
 /* What lane 0 has: so the compiler knows that all lanes have the same. What follows from it, as the
