@@ -196,8 +196,8 @@ static void bytes(void **state)
             }
 }
 
-/* A last stage of half the inputs, of gates and ups and of downs, and a last unit of fewer channels;
- * groups of blocks that end where the inputs do. */
+/* A last stage of half the inputs, of gates and ups and of downs, and a last unit of fewer
+ * channels; groups of blocks that end where the inputs do. */
 static void bytes_with_half_stages(void **state)
 {
     static const routed_scheme schemes[] = {ROUTED_FP8, ROUTED_FP8_BLOCK, ROUTED_W8A8,

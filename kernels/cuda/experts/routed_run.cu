@@ -74,8 +74,8 @@ static int e2m1_scale_k(const sw_tiles *t)
     return s->scale_dtype == SW_DTYPE_F8_E4M3 && s->group_elems == 16 ? 16 : 0;
 }
 
-/* Whether row i of `bytes` multiplies these weights. A stage is two tiles of 64 inputs, of which the
- * last may have one; a group of weights alone is of whole stages. */
+/* Whether row i of `bytes` multiplies these weights. A stage is two tiles of 64 inputs, of which
+ * the last may have one; a group of weights alone is of whole stages. */
 static bool is_weight_of(int i, const sw_tiles *t)
 {
     const sw_dtype scales = t->spec.scale_dtype;
