@@ -45,11 +45,13 @@ static sw_code make_maps(decode_maps *maps, const sw_attn_args *a, sw_err *err)
 }
 
 /* CTAs of a cluster: all parts of a group's keys, or one where they are more. A cluster lies within
- * a GPC, of 16 multiprocessors or more; one that does not fit would wait for another to end. */
+ * a GPC, of 16 multiprocessors or more; one that does not fit would wait for another to end. The
+ * kernel ahead leaves multiprocessors one by one: more than a pair find enough of them free at once
+ * where they take half of the device at most. */
 static unsigned cluster_of(const sw_attn_args *a)
 {
-    const int splits = n_splits(a);
-    const int64_t n_fit = splits > NEAR_MAX ? 0 : a->n_sms / GPC_SMS * (GPC_SMS / splits);
+    const int splits = n_splits(a), n_gpcs = a->n_sms / GPC_SMS / (splits > 2 ? 2 : 1);
+    const int64_t n_fit = splits > NEAR_MAX ? 0 : n_gpcs * (GPC_SMS / splits);
 
     return n_groups(a) <= n_fit ? (unsigned)splits : 1;
 }
