@@ -1,7 +1,8 @@
 /* decode_cta.cuh - what a CTA does for one query a sequence before its keys and after them: plan,
  * heads, weights, sums. Both kernels of decode attention (engine_decode.cu of any device,
  * attention_decode.cuh of Hopper) have it; S is the state that one of them keeps in shared memory,
- * for `warps` warps and heads of up to `dims`. Included behind ops/engine_decode.cuh. */
+ * for `warps` warps and heads of up to `dims`. Whoever includes it defines N_THREADS and
+ * N_HEADS_MAX before. */
 #ifndef SW_KERNELS_CUDA_ATTENTION_DECODE_CTA_CUH
 #define SW_KERNELS_CUDA_ATTENTION_DECODE_CTA_CUH
 

@@ -11,9 +11,9 @@
  *
  * Inputs of a product may be in any order that both operands have. So a lane reads 8 neighbouring
  * elements at a time straight into registers, 64 bytes of a key and 128 of a value a request, and
- * the next tile's are on their way while this one is multiplied. Codes of a cache (E4M3) become
- * F16, which holds them all, as queries and weights then are. The new key and value go to the cache
- * and are read from shared memory.
+ * the next tile's are on their way while this one is multiplied. Codes of a cache (E4M3 or
+ * int8) become F16, which holds them all, as queries and weights then are. The new key and value
+ * go to the cache and are read from shared memory.
  *
  * A multiprocessor has 16 warps: in one CTA, or in two or four where there are more sequences; keys
  * are cut where the device has room for more CTAs. Partial sums then go to scratch; the last CTA of
