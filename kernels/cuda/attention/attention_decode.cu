@@ -56,55 +56,33 @@ static unsigned cluster_of(const sw_attn_args *a)
     return n_groups(a) <= n_fit ? (unsigned)splits : 1;
 }
 
-template <typename T, int D, int WARPS, bool CHUNKED = false>
-static sw_code run(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how, sw_err *err)
-{
-    const sw_heads_args none = {};
-    const dim3 grid((unsigned)n_splits(a), (unsigned)(a->n_kv_heads * head_tiles(a)),
-                    (unsigned)a->n_seqs);
-    const auto kernel = swk_attention_decode_sm90<T, D, WARPS, CHUNKED>;
-    const int shared_bytes = (int)sizeof(copied_state<T, D, WARPS>);
-    decode_maps maps;
-    sw_code rc;
-
-    if (a->n_seqs == 0) return SW_OK;
-    if ((rc = make_maps(&maps, a, err)) != SW_OK ||
-        (rc = sw_device_check((int)cudaFuncSetAttribute(kernel,
-                                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                        shared_bytes),
-                              "attention", err)) != SW_OK)
-        return rc;
-    return sw_start_clusters("attention", kernel, cluster_of(a), grid, 32 * WARPS,
-                             (size_t)shared_bytes, how, err, maps, sw_settle_scales(a),
-                             heads ? *heads : none, n_splits(a), counter_bytes(a));
-}
-
-template <typename T, int D>
-static sw_code run_cut(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how,
+template <typename T, int D, int WARPS, bool CHUNKED> struct copied_launch {
+    static sw_code run(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how,
                        sw_err *err)
-{
-    if (a->chunk) return run<T, D, warps_of(D) / 2, true>(a, heads, how, err);
-    if (per_sm(a) == 1) return run<T, D, warps_of(D)>(a, heads, how, err);
-    if (per_sm(a) == 2) return run<T, D, warps_of(D) / 2>(a, heads, how, err);
-    return run<T, D, warps_of(D) / 4>(a, heads, how, err);
-}
+    {
+        const sw_heads_args none = {};
+        const dim3 grid((unsigned)n_splits(a), (unsigned)(a->n_kv_heads * head_tiles(a)),
+                        (unsigned)a->n_seqs);
+        const auto kernel = swk_attention_decode_sm90<T, D, WARPS, CHUNKED>;
+        const int shared_bytes = (int)sizeof(copied_state<T, D, WARPS>);
+        decode_maps maps;
+        sw_code rc;
 
-template <typename T>
-static sw_code run_dim(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how,
-                       sw_err *err)
-{
-    const int dim = a->head_dim > a->v_head_dim ? a->head_dim : a->v_head_dim;
-
-    if (dim <= 64) return run_cut<T, 64>(a, heads, how, err);
-    return dim <= 128 ? run_cut<T, 128>(a, heads, how, err) : run_cut<T, 256>(a, heads, how, err);
-}
+        if (a->n_seqs == 0) return SW_OK;
+        if ((rc = make_maps(&maps, a, err)) != SW_OK ||
+            (rc = allow_shared((const void *)kernel, shared_bytes, err)) != SW_OK)
+            return rc;
+        return sw_start_clusters("attention", kernel, cluster_of(a), grid, 32 * WARPS,
+                                 (size_t)shared_bytes, how, err, maps, sw_settle_scales(a),
+                                 heads ? *heads : none, n_splits(a), counter_bytes(a));
+    }
+};
 
 extern "C" sw_code sw_cuda_attention_decode_copied(const sw_attn_args *a,
                                                    const sw_heads_args *heads, sw_launch how,
                                                    sw_err *err)
 {
-    return sw_of_kind(a->kv.kind, run_dim<sw_bf16>, run_dim<uint8_t>, run_dim<int8_t>)(a, heads,
-                                                                                     how, err);
+    return run_decode<copied_launch>(a, heads, how, err);
 }
 
 extern "C" sw_code sw_cuda_attention_decode(const sw_attn_args *a, const sw_heads_args *heads,

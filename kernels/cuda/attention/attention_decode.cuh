@@ -185,13 +185,7 @@ static __device__ __forceinline__ void score_tile(float (&weight)[4], const S &s
             }
         }
     }
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        float v = (sum[j / 2][j % 2] + sum[j / 2][j % 2 + 2]) * factor;
-
-        if (a.cap > 0) v = a.cap * tanhf(v / a.cap);
-        weight[j] = key_of(j) < n_keys ? v * LOG2_E : -INFINITY;
-    }
+    weigh(weight, sum, factor, a, n_keys);
 }
 
 template <typename T, int D>

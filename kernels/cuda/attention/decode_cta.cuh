@@ -254,6 +254,19 @@ static __device__ void store_warps(float *partial, sw_bf16 *out, const S &s,
     }
 }
 
+/* Scores of a lane's four keys of a tile, of which there are n_keys, by sums of two products. */
+static __device__ __forceinline__ void weigh(float (&weight)[4], const float (&sum)[2][4],
+                                             float factor, const sw_attn_args &a, int n_keys)
+{
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        float v = (sum[j / 2][j % 2] + sum[j / 2][j % 2 + 2]) * factor;
+
+        if (a.cap > 0) v = a.cap * tanhf(v / a.cap);
+        weight[j] = key_of(j) < n_keys ? v * LOG2_E : -INFINITY;
+    }
+}
+
 /* Partial sums of all CTAs of a group: the last to arrive adds them up. */
 template <typename S>
 static __device__ void finish(S &s, float *partial, unsigned *counter, sw_bf16 *out,
@@ -268,6 +281,49 @@ static __device__ void finish(S &s, float *partial, unsigned *counter, sw_bf16 *
     if (!s.is_last) return;
     __threadfence();
     combine(a, partial, j.n_parts, j.head0, j.n_heads, out, 32 * S::warps);
+}
+
+/* ---- the host's side ---- */
+
+static sw_code allow_shared(const void *kernel, int n_bytes, sw_err *err)
+{
+    return sw_device_check((int)cudaFuncSetAttribute(kernel,
+                                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                     n_bytes),
+                           "attention", err);
+}
+
+/* KERNEL::run launches one of both kernels, for elements T of a cache, heads of up to D and CTAs of
+ * so many warps. */
+template <template <typename, int, int, bool> class KERNEL, typename T, int D>
+static sw_code run_cut(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how,
+                       sw_err *err)
+{
+    if (a->chunk) return KERNEL<T, D, warps_of(D) / 2, true>::run(a, heads, how, err);
+    if (per_sm(a) == 1) return KERNEL<T, D, warps_of(D), false>::run(a, heads, how, err);
+    if (per_sm(a) == 2) return KERNEL<T, D, warps_of(D) / 2, false>::run(a, heads, how, err);
+    return KERNEL<T, D, warps_of(D) / 4, false>::run(a, heads, how, err);
+}
+
+template <template <typename, int, int, bool> class KERNEL, typename T>
+static sw_code run_dim(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how,
+                       sw_err *err)
+{
+    const int dim = a->head_dim > a->v_head_dim ? a->head_dim : a->v_head_dim;
+
+    if (dim <= 64) return run_cut<KERNEL, T, 64>(a, heads, how, err);
+    return dim <= 128 ? run_cut<KERNEL, T, 128>(a, heads, how, err)
+                      : run_cut<KERNEL, T, 256>(a, heads, how, err);
+}
+
+template <template <typename, int, int, bool> class KERNEL>
+static sw_code run_decode(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how,
+                          sw_err *err)
+{
+    const auto run = sw_of_kind(a->kv.kind, run_dim<KERNEL, sw_bf16>, run_dim<KERNEL, uint8_t>,
+                                run_dim<KERNEL, int8_t>);
+
+    return run(a, heads, how, err);
 }
 
 #endif

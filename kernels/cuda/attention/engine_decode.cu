@@ -156,13 +156,7 @@ static __device__ __forceinline__ void score(float (&weight)[4], const decode_st
             elements<T>::multiply(sum[t], operand, b);
         }
     }
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        float v = (sum[j / 2][j % 2] + sum[j / 2][j % 2 + 2]) * factor;
-
-        if (a.cap > 0) v = a.cap * tanhf(v / a.cap);
-        weight[j] = key_of(j) < n_keys ? v * LOG2_E : -INFINITY;
-    }
+    weigh(weight, sum, factor, a, n_keys);
 }
 
 template <int D, typename T>
@@ -271,44 +265,23 @@ static __global__ void __launch_bounds__(32 * WARPS, warps_of(D) / WARPS)
     finish(s, partial, counter, out, a, j);
 }
 
-template <typename T, int D, int WARPS, bool CHUNKED = false>
-static sw_code run(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how, sw_err *err)
-{
-    const sw_heads_args none = {};
-    const dim3 grid((unsigned)n_splits(a), (unsigned)(a->n_kv_heads * head_tiles(a)),
-                    (unsigned)a->n_seqs);
-    const int shared_bytes = (int)sizeof(decode_state<D, WARPS>);
-    sw_code rc =
-        sw_device_check((int)cudaFuncSetAttribute(swk_attention_decode<T, D, WARPS, CHUNKED>,
-                                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                  shared_bytes),
-                        "attention", err);
-
-    if (rc != SW_OK) return rc;
-    return sw_start("attention", swk_attention_decode<T, D, WARPS, CHUNKED>, grid, 32 * WARPS,
-                    (size_t)shared_bytes, how, err, sw_settle_scales(a), heads ? *heads : none,
-                    n_splits(a), counter_bytes(a));
-}
-
-template <typename T, int D>
-static sw_code run_cut(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how,
+template <typename T, int D, int WARPS, bool CHUNKED> struct any_launch {
+    static sw_code run(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how,
                        sw_err *err)
-{
-    if (a->chunk) return run<T, D, warps_of(D) / 2, true>(a, heads, how, err);
-    if (per_sm(a) == 1) return run<T, D, warps_of(D)>(a, heads, how, err);
-    if (per_sm(a) == 2) return run<T, D, warps_of(D) / 2>(a, heads, how, err);
-    return run<T, D, warps_of(D) / 4>(a, heads, how, err);
-}
+    {
+        const sw_heads_args none = {};
+        const dim3 grid((unsigned)n_splits(a), (unsigned)(a->n_kv_heads * head_tiles(a)),
+                        (unsigned)a->n_seqs);
+        const int shared_bytes = (int)sizeof(decode_state<D, WARPS>);
+        const auto kernel = swk_attention_decode<T, D, WARPS, CHUNKED>;
+        const sw_code rc = allow_shared((const void *)kernel, shared_bytes, err);
 
-template <typename T>
-static sw_code run_dim(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how,
-                       sw_err *err)
-{
-    const int dim = a->head_dim > a->v_head_dim ? a->head_dim : a->v_head_dim;
-
-    if (dim <= 64) return run_cut<T, 64>(a, heads, how, err);
-    return dim <= 128 ? run_cut<T, 128>(a, heads, how, err) : run_cut<T, 256>(a, heads, how, err);
-}
+        if (rc != SW_OK) return rc;
+        return sw_start("attention", kernel, grid, 32 * WARPS,
+                        (size_t)shared_bytes, how, err, sw_settle_scales(a), heads ? *heads : none,
+                        n_splits(a), counter_bytes(a));
+    }
+};
 
 extern "C" sw_code sw_cuda_attention_decode_any(const sw_attn_args *a, const sw_heads_args *heads,
                                                 sw_launch how, sw_err *err)
@@ -316,6 +289,5 @@ extern "C" sw_code sw_cuda_attention_decode_any(const sw_attn_args *a, const sw_
     if (a->head_dim > DIM_MAX || a->v_head_dim > DIM_MAX || a->head_dim % 8 || a->v_head_dim % 8)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "heads of %d and %d; on the device they are "
                        "multiples of 8 up to %d", a->head_dim, a->v_head_dim, DIM_MAX);
-    return sw_of_kind(a->kv.kind, run_dim<sw_bf16>, run_dim<uint8_t>, run_dim<int8_t>)(a, heads,
-                                                                                     how, err);
+    return run_decode<any_launch>(a, heads, how, err);
 }
