@@ -41,6 +41,36 @@ int64_t sw_tiles_zeros_bytes(int64_t n_out, int64_t n_groups)
     return sw_tiles_n(n_out) * n_groups * SW_TILE_N;
 }
 
+/* The upper half of v, whose lower one is zeros. */
+static uint16_t bf16_bits(float v)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &v, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
+bool sw_tiles_scales_within(const sw_tiles *tiles, float min, float end)
+{
+    const uint16_t *scales = tiles->scales;
+    const int64_t n = sw_tiles_n(tiles->n_out) * tiles->n_groups * SW_TILE_N;
+    uint16_t least = UINT16_MAX, most = 0; /* sizes less one, so that 0 is beyond all others */
+
+    for (int64_t i = 0; i < n; i++) {
+        const uint16_t size = scales[i] & 0x7fff, before = (uint16_t)(size - 1);
+
+        most = size > most ? size : most;
+        least = before < least ? before : least;
+    }
+    return most < bf16_bits(end) && least + 1 >= bf16_bits(min);
+}
+
+bool sw_tiles_has_usual_scales(const sw_tiles *tiles)
+{
+    return tiles->spec.num == &sw_nums[SW_NUM_INT4] && tiles->spec.scale_dtype == SW_DTYPE_BF16 &&
+           sw_tiles_scales_within(tiles, SW_USUAL_SCALE_MIN, SW_USUAL_SCALE_END);
+}
+
 typedef uint8_t staged_tile[SW_TILE_N][SW_TILE_K];
 
 /* The columns K(c) of one lane in one k-step, as the header draws them. */

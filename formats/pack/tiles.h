@@ -86,6 +86,14 @@ int64_t sw_tiles_stored_bytes(const sw_num *num, int64_t n_out, int64_t k_in);
 int64_t sw_tiles_scales_bytes(sw_dtype scale_dtype, int64_t n_out, int64_t n_groups);
 int64_t sw_tiles_zeros_bytes(int64_t n_out, int64_t n_groups);
 
+/* BF16 scales of any size in [min, end), or 0, in tiles on the host, in Marlin's order too; without
+ * a sign. SW_USUAL_*: what a checkpoint has, and what products may shift the exponents of. */
+#define SW_USUAL_SCALE_MIN 0x1p-78f
+#define SW_USUAL_SCALE_END 0x1p43f
+bool sw_tiles_scales_within(const sw_tiles *tiles, float min, float end);
+/* Of int4 with BF16 scales, whether these are usual; false of all others. */
+bool sw_tiles_has_usual_scales(const sw_tiles *tiles);
+
 /* q into caller-allocated buffers of the sizes above (zeros may be NULL when symmetric).
  * SW_E_UNSUPPORTED: q->g_idx is set, group_elems is no multiple of 16, or scale_dtype is none of
  * F32, F16, BF16, F8_E4M3, F8_E8M0. */

@@ -7,7 +7,6 @@
  * sw_device_linear decodes it then.
  */
 #include <math.h>
-#include <string.h>
 
 #include "formats/base/size.h"
 #include "kernels/cuda/engine/cuda_engine_internal.h"
@@ -109,19 +108,10 @@ static sw_code load_stored(sw_device_block *b, const sw_block *from, int64_t x, 
 static bool has_small_scales(const sw_weight *w)
 {
     const sw_tiles *t = w->tiles;
-    const float end = SW_ROUTED_SCALE_END;
-    uint32_t end_bits, most = 0;
 
-    if (!t || t->is_marlin || t->spec.num != &sw_nums[SW_NUM_INT4] ||
-        t->spec.scale_dtype != SW_DTYPE_BF16)
-        return true;
-    memcpy(&end_bits, &end, sizeof end_bits);
-    for (int64_t i = 0; i < sw_tiles_scales_bytes(SW_DTYPE_BF16, t->n_out, t->n_groups) / 2; i++) {
-        const uint32_t size = ((const uint16_t *)t->scales)[i] & 0x7fff;
-
-        most = size > most ? size : most;
-    }
-    return most < end_bits >> 16;
+    return !t || t->is_marlin || t->spec.num != &sw_nums[SW_NUM_INT4] ||
+           t->spec.scale_dtype != SW_DTYPE_BF16 ||
+           sw_tiles_scales_within(t, 0, SW_ROUTED_SCALE_END);
 }
 
 static bool have_small_scales(const sw_block *from, int64_t n_experts)

@@ -40,7 +40,7 @@
 extern "C" {
 #endif
 
-#define SW_ROUTED_SCALE_END 0x1p43f
+#define SW_ROUTED_SCALE_END SW_USUAL_SCALE_END
 
 /* All pointers are the caller's and lie on the device, but for what tiles name. */
 typedef struct sw_routed {

@@ -165,6 +165,36 @@ static void check_stored(const sw_qtensor *q, const packed *p, const sw_tiles *t
     sw_mem_put(wide);
 }
 
+/* One scale of 128, the first or the last, is what is said; the others are 0 or 1. */
+static void usual_scales_are_those_within_the_bounds(void **state)
+{
+    static const struct { uint16_t bits; bool is_usual; } scales[] = {
+        {0x0000, true},  {0x8000, true},  {0x3f80, true},  /* 0, -0, 1 */
+        {0x1880, true},  {0x9880, true},  {0x187f, false}, /* 2^-78, -2^-78, below */
+        {0x54ff, true},  {0xd4ff, true},  {0x5500, false}, /* below 2^43, 2^43 */
+        {0xd500, false}, {0x0001, false}, {0x7f80, false}, {0xffc0, false}, /* infinity, NaN */
+    };
+    uint16_t bits[128];
+    sw_tiles t = {.spec = {.num = &sw_nums[SW_NUM_INT4], .scale_dtype = SW_DTYPE_BF16},
+                  .n_out = 64, .k_in = 256, .n_groups = 2, .scales = bits};
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof scales / sizeof *scales; i++) {
+        for (int n = 0; n < 128; n++) bits[n] = i / 2 % 2 ? 0x3f80 : 0;
+        bits[i % 2 * 127] = scales[i / 2].bits;
+        assert_int_equal(sw_tiles_has_usual_scales(&t), scales[i / 2].is_usual);
+    }
+    bits[0] = 0x0001;
+    bits[127] = 0;
+    assert_true(sw_tiles_scales_within(&t, 0, SW_USUAL_SCALE_END));
+    bits[0] = 0;
+    t.spec.scale_dtype = SW_DTYPE_F16;
+    assert_false(sw_tiles_has_usual_scales(&t));
+    t.spec.scale_dtype = SW_DTYPE_BF16;
+    t.spec.num = &sw_nums[SW_NUM_INT8];
+    assert_false(sw_tiles_has_usual_scales(&t));
+}
+
 /* A tile whose codes are all 0 but one, worked by hand from narrow.h. */
 static void narrow_places_worked_by_hand(void **state)
 {
@@ -289,6 +319,7 @@ int main(void)
         cmocka_unit_test(unpack_undoes_pack),
         cmocka_unit_test(small_floats_and_their_scales_too),
         cmocka_unit_test(what_tiles_cannot_hold_is_refused),
+        cmocka_unit_test(usual_scales_are_those_within_the_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
