@@ -13,7 +13,9 @@
  *
  * Groups of 32, 64 and multiples of 128 inputs or one a channel; scales in F16, BF16 or F32. Codes
  * of 2 and 3 bits are read as they are stored on sm_90, with scales in F16 or BF16; in tiles of 4
- * bits they come with zero points, symmetric or not.
+ * bits they come with zero points, symmetric or not. Symmetric W4A16 in BF16 with groups from 128
+ * on is quicker where tiles.has_usual_scales; the plan is the same, and so are the bytes, but for
+ * sums below 2^-78.
  * Sums are in fp32, or in int32 inside a group, in an order that depends on the plan alone: the
  * same plan gives the same bytes. Nothing here allocates or waits: calls may be captured in a
  * graph, and calls on different streams run side by side if their workspaces differ.

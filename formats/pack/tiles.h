@@ -56,6 +56,8 @@ typedef struct sw_tiles {
     const uint8_t *zeros;    /* [n_tiles, n_groups, 64], or NULL when symmetric */
     bool is_marlin;          /* the arrays are in the order of marlin.h instead: for those that
                                 say that they take it */
+    bool has_usual_scales;   /* sw_tiles_has_usual_scales said so: for kernels that are quicker so;
+                                false where nobody has looked */
     float global_scale;      /* as in sw_qtensor */
     float input_scale;
     const int32_t *outlier_cols;    /* as in sw_qtensor; NULL without any */

@@ -23,6 +23,8 @@
     EMU_NO_WEIGHT_ONLY(type, prefix##_f16_2)
 EMU_NO_CODES(nw_kernel, sw_w4a16)
 EMU_NO_CODES(nwl_kernel, sw_w4a16_persistent)
+EMU_NO_WEIGHT_ONLY(nw_kernel, sw_w4a16_bf16_fused)
+EMU_NO_WEIGHT_ONLY(nwl_kernel, sw_w4a16_persistent_bf16_fused)
 
 #define EMU_NO_INPUT(name, by, and)                              \
     __attribute__((weak)) const w8a8_kernel *name(by cut, and is) \

@@ -136,9 +136,12 @@ static void make_weights(bench *b)
                            i / 64 % groups * 64];
     MUST(sw_float_encode_n(b->scales, f->scale_dtype, scales, n_scales, &err));
     b->n_copies = bench_copies((int64_t)b->codes_bytes);
+    const sw_tiles host = {.spec = spec, .n_out = b->n, .k_in = b->k, .n_groups = groups,
+                           .container_bits = sw_tiles_stored_bits(spec.num), .scales = b->scales};
     for (int i = 0; i < b->n_copies; i++)
         b->tiles[i] = (sw_tiles){.spec = spec, .n_out = b->n, .k_in = b->k, .n_groups = groups,
                                  .container_bits = sw_tiles_stored_bits(spec.num),
+                                 .has_usual_scales = sw_tiles_has_usual_scales(&host),
                                  .codes = upload(b->codes, b->codes_bytes),
                                  .scales = upload(b->scales, b->scales_bytes),
                                  .zeros = b->zeros_bytes ? upload(b->zeros, b->zeros_bytes)

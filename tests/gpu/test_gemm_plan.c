@@ -447,9 +447,28 @@ static void what_else_decides(void **state)
                         "w4a16_persistent");
 }
 
+/* What is known of scales chooses the instance of a tile, not the tile, so that a plan made before
+ * the scales are looked at is good after. */
+static void scales_change_no_plan(void **state)
+{
+    (void)state;
+    for (int which = 0; which < N_KINDS; which++)
+        for (int64_t m = 1; m <= 4096; m *= 2) {
+            sw_cuda_gemm p = problem_of(which, 4096, 6144, m);
+            const sw_cuda_plan before = plan_of(&p, NULL);
+
+            p.tiles.has_usual_scales = true;
+            const sw_cuda_plan after = plan_of(&p, NULL);
+
+            assert_true(after.kernel == before.kernel && after.tile == before.tile &&
+                        after.split == before.split);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scales_change_no_plan),
         cmocka_unit_test(every_plan_can_run), cmocka_unit_test(few_multiprocessors),
         cmocka_unit_test(measured_best), cmocka_unit_test(measured_best_of_few),
         cmocka_unit_test(measured_best_of_many),

@@ -21,7 +21,8 @@ EMU_MORE  := test_engine_mixers test_streams test_block_put test_solver_rows tes
 EMU_GEMM  := $(addprefix kernels/cuda/gemm/,tensor_map.cu $(addprefix weight_only/,weight_only_run.cu w4a16.cu w8a16.cu \
              persistent/w4a16_persistent.cu) $(addprefix quantized_input/,split_k/w8a8_split_k.cu two_ctas/w8a8_two_ctas.cu \
              persistent/w8a8_persistent.cu))
-EMU_GEMM_GEN := $(addprefix $(BUILD)/gen/kernels/cuda/gemm/,$(addprefix weight_only/,w4a16_bf16.cu persistent/w4a16_persistent_bf16.cu) \
+EMU_GEMM_GEN := $(addprefix $(BUILD)/gen/kernels/cuda/gemm/,$(addprefix weight_only/,$(addprefix w4a16_bf16,.cu _fused.cu) \
+             $(addprefix persistent/w4a16_persistent_bf16,.cu _fused.cu)) \
              $(foreach kind,int8 e4m3 int4_e4m3,$(addsuffix _$(kind).cu,$(addprefix quantized_input/,split_k/w8a8_split_k \
              two_ctas/w8a8_two_ctas persistent/w8a8_persistent))))
 EMU_REST  := $(addprefix kernels/cuda/,$(addprefix attention/attention_,decode.cu wgmma.cu widen.cu) $(addprefix experts/routed_,few.cu many.cu \

@@ -227,6 +227,13 @@ static bool has_whole_rows(const sw_weight *const *parts, int n_parts)
     return true;
 }
 
+static bool have_usual_scales(const sw_weight *const *parts, int n_parts)
+{
+    for (int p = 0; p < n_parts; p++)
+        if (!sw_tiles_has_usual_scales(parts[p]->tiles)) return false;
+    return true;
+}
+
 /* The parts' tiles, one below the other, codes in a container of `bits`. */
 static sw_code load_tiles(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,
                           const sw_weight *const *parts, int n_parts, int bits, sw_err *err)
@@ -254,6 +261,7 @@ static sw_code load_tiles(sw_device_weight *out, sw_device_engine *e, sw_device_
     if (rc != SW_OK) return rc;
     out->tiles = *parts[0]->tiles;
     out->tiles.is_marlin = false;
+    out->tiles.has_usual_scales = have_usual_scales(parts, n_parts);
     out->tiles.container_bits = bits;
     out->tiles.n_out = out->n_out;
     if (!has_whole_rows(parts, n_parts)) out->tiles.spec.scale_rows = 0;

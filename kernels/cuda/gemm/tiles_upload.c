@@ -49,6 +49,7 @@ sw_code sw_tiles_upload(sw_tiles *d_tiles, const sw_tiles *tiles, void *d_block,
     }
     if (rc != SW_OK) return rc;
     *d_tiles = *tiles;
+    d_tiles->has_usual_scales = sw_tiles_has_usual_scales(tiles);
     d_tiles->codes = (const uint8_t *)d[0];
     d_tiles->scales = d[1];
     d_tiles->zeros = (const uint8_t *)d[2];

@@ -16,6 +16,7 @@ typedef struct gpu_shape {
     int y_at;                            /* bytes that Y lies beyond what an allocation gives */
     uint64_t seed;
     bool has_any_scale;                  /* every finite scale, else those that weights have */
+    bool has_usual_scales;               /* 0, SW_USUAL_SCALE_MIN to SW_USUAL_SCALE_END */
     /* Scales are powers of two and X small integers, whose codes they are: every sum is exact. */
     bool is_exact;
 } gpu_shape;
@@ -42,6 +43,9 @@ void gpu_case_upload(gpu_case *c);
 void gpu_case_expect(gpu_case *c);
 /* Poison, run, check canaries, fetch y. False: a canary broke or an element was not written. */
 bool gpu_case_run(gpu_case *c, const sw_cuda_plan *plan);
+/* Whether the kernels for scales that nobody has looked at make the y that is there, where they are
+ * usual. */
+bool gpu_case_same_unknown(gpu_case *c, const sw_cuda_plan *plan);
 /* Poison, run each n_times on a stream of its own, in turns, fetch both y. */
 void gpu_case_run_both(gpu_case c[2], const sw_cuda_plan plans[2], int n_times);
 /* ||y - want|| / ||want||; infinity when something is not finite. */

@@ -155,7 +155,8 @@ template <class P> __device__ __forceinline__ void nw_scale_batch(uint32_t *frag
  * the subnormals. So one product and sum makes (code - 8) * scale * NW_FUSED_UNIT of it, rounded
  * once, as 8 scales are exact: 9 instructions for 8 weights, not 15 as with a subtraction and a
  * product. Not for every scale: those from 2^43 on overflow, and weights below 2^-78 become
- * multiples of 2^-85. */
+ * multiples of 2^-85. Of SW_USUAL_SCALE_MIN to SW_USUAL_SCALE_END weights are the same as without;
+ * so are sums from 2^-78 on. */
 #define NW_FUSED_UNIT 0x1p-48f
 #define NW_FUSED_LOW 0x6a006a00u  /* 2^(133 - 48), twice */
 #define NW_FUSED_HIGH 0x68006800u /* 2^(129 - 48) */

@@ -20,6 +20,8 @@ typedef struct nw_kernel {
 /* Those of 4, 3 and 2 bits; tile: a row of w4a16_tiles.def; cut: 0, 1, 2 for groups of at least
  * 128, of 64, of 32. An entry of NULL: not compiled. */
 const nw_kernel *sw_w4a16_bf16(int tile, int cut, bool has_zeros);
+/* Of scaled tiles, for weights that sw_weight_only_is_fused takes. */
+const nw_kernel *sw_w4a16_bf16_fused(int tile, int cut, bool has_zeros);
 const nw_kernel *sw_w4a16_f16(int tile, int cut, bool has_zeros);
 const nw_kernel *sw_w4a16_bf16_3(int tile, int cut, bool has_zeros);
 const nw_kernel *sw_w4a16_f16_3(int tile, int cut, bool has_zeros);
@@ -32,6 +34,9 @@ const nw_kernel *sw_w4a16_f16_2(int tile, int cut, bool has_zeros);
 int sw_weight_only_bits_of(const sw_tiles *tiles);
 /* Groups of a stage as 0, 1, 2 for 1, 2, 4 of them; -1 when no kernel cuts groups so. */
 int sw_weight_only_cut_of(const sw_tiles *tiles);
+/* Whether nw_fused_batch makes the same weights of p as a subtraction and a product: int4 without
+ * zero points, known to have usual scales, in BF16 as X is. */
+bool sw_weight_only_is_fused(const sw_cuda_gemm *p);
 /* Into how many CTAs k is split so that the longest run of stages on a multiprocessor is short. */
 int sw_weight_only_split_for(const sw_cuda_tile *tile, const sw_cuda_gemm *p,
                              const sw_cuda_device *device);

@@ -21,6 +21,15 @@ extern "C" int sw_weight_only_cut_of(const sw_tiles *tiles)
     return group == 64 ? 1 : group == 32 ? 2 : -1;
 }
 
+extern "C" bool sw_weight_only_is_fused(const sw_cuda_gemm *p)
+{
+    const sw_tiles *t = &p->tiles;
+
+    return sw_cuda_weights_of(t) == SW_CUDA_W_INT4 && t->spec.is_symmetric &&
+           t->has_usual_scales && t->spec.scale_dtype == SW_DTYPE_BF16 &&
+           p->dtype == SW_DTYPE_BF16;
+}
+
 /* A CTA costs some stages beside its own, more with more tokens to add up and store; of the slots,
  * clusters of more than two can use about 6 in 7, since each must lie in one GPC. */
 extern "C" int sw_weight_only_split_for(const sw_cuda_tile *tile, const sw_cuda_gemm *p,

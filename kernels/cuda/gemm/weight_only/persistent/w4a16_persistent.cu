@@ -33,8 +33,13 @@ static const nwl_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
         {sw_w4a16_persistent_bf16, sw_w4a16_persistent_f16},
     };
 
+    const int cut = sw_weight_only_cut_of(&p->tiles);
+    const nwl_kernel *fused =
+        sw_weight_only_is_fused(p) ? sw_w4a16_persistent_bf16_fused(tile, cut, false) : NULL;
+
+    if (fused && fused->entry) return fused;
     return of[sw_weight_only_bits_of(&p->tiles) - 2][p->dtype != SW_DTYPE_BF16](
-        tile, sw_weight_only_cut_of(&p->tiles), !p->tiles.spec.is_symmetric);
+        tile, cut, !p->tiles.spec.is_symmetric);
 }
 
 /* Weights are scaled in the type of X. */

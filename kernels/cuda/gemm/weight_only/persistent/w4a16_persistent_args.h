@@ -35,6 +35,8 @@ typedef struct nwl_kernel {
 /* tile: a row of w4a16_persistent_tiles.def; cut: 0, 1, 2 for groups of at least 128, of 64, of 32.
  */
 const nwl_kernel *sw_w4a16_persistent_bf16(int tile, int cut, bool has_zeros);
+/* Of groups of at least 128, for weights that sw_weight_only_is_fused takes. */
+const nwl_kernel *sw_w4a16_persistent_bf16_fused(int tile, int cut, bool has_zeros);
 const nwl_kernel *sw_w4a16_persistent_f16(int tile, int cut, bool has_zeros);
 const nwl_kernel *sw_w4a16_persistent_bf16_3(int tile, int cut, bool has_zeros);
 const nwl_kernel *sw_w4a16_persistent_f16_3(int tile, int cut, bool has_zeros);
