@@ -33,6 +33,8 @@ static const router_case cases[] = {
     {128, 40, 1, 1, SW_ROUTER_SOFTMAX, true, .has_ties = true},
     {8, 2, 1, 1, SW_ROUTER_SOFTMAX, true, .k_in = 4096},
     {60, 4, 1, 1, SW_ROUTER_SOFTMAX, false, .k_in = 72},
+    {64, 6, 1, 1, SW_ROUTER_SOFTMAX, true, .has_shift = true, .k_in = 64},
+    {64, 6, 1, 1, SW_ROUTER_SOFTMAX, true, .has_scale = true},
     {256, 8, 8, 4, SW_ROUTER_SIGMOID, true, .has_shift = true, .k_in = 7168},
     {256, 8, 8, 4, SW_ROUTER_SIGMOID, true, .has_ties = true},
     {1024, 40, 1, 1, SW_ROUTER_SIGMOID, true, .has_scale = true},

@@ -87,9 +87,11 @@ static __device__ void drop_groups(const sw_route_args &a, float *ranks, float *
     for (int j = 0; j < EACH; j++)
         if (32 * j + lane < a.n_experts) s_ranks[32 * j + lane] = ranks[j];
     __syncwarp();
+#pragma unroll 1
     for (int g = lane; g < a.n_groups; g += 32) {
         float one = -INFINITY, two = -INFINITY;
 
+#pragma unroll 1
         for (int i = g * size; i < (g + 1) * size; i++) {
             const float r = s_ranks[i];
 
@@ -102,6 +104,7 @@ static __device__ void drop_groups(const sw_route_args &a, float *ranks, float *
     take_own<EACH>(of_groups, s_groups, a.n_groups);
     contest<EACH> groups = begin_contest<EACH>(of_groups, a.n_groups);
 
+#pragma unroll 1
     for (int i = 0; i < a.n_groups_used; i++) best = next_best(groups);
 #pragma unroll
     for (int j = 0; j < EACH; j++) {
@@ -159,21 +162,10 @@ static __device__ __forceinline__ float rank_experts(const sw_route_args &a, flo
     return total;
 }
 
-/* That of expert `id`, whichever lane has it. */
-template <int EACH>
-static __device__ __forceinline__ float prob_of(const float *probs, int id)
-{
-    float own = 0;
-
-#pragma unroll
-    for (int j = 0; j < EACH; j++)
-        if (id / 32 == j) own = probs[j];
-    return __shfl_sync(~0u, own, id % 32);
-}
-
 /* The experts of a token with these logits, and their shares, by a warp. */
 template <int EACH>
-static __device__ void choose_experts(const sw_route_args &a, int64_t row, const float *logits)
+static __device__ __forceinline__ void choose_experts(const sw_route_args &a, int64_t row,
+                                                      const float *logits)
 {
     __shared__ float s_ranks[32 * EACH], s_groups[32 * EACH], s_probs[32 * EACH];
     __shared__ int s_chosen[32 * EACH];
@@ -189,35 +181,56 @@ static __device__ void choose_experts(const sw_route_args &a, int64_t row, const
         drop_groups<EACH>(a, ranks, s_ranks, s_groups);
     contest<EACH> running = begin_contest<EACH>(ranks, a.n_experts);
 
+#pragma unroll
+    for (int j = 0; j < EACH; j++) s_probs[32 * j + lane] = probs[j];
+    __syncwarp();
+#pragma unroll 1
     for (int i = 0; i < a.n_used; i++) {
         /* where the input was not finite any experts will do, as long as they differ */
         const int best = table ? table[i] : is_finite ? next_best(running) : i;
-        const float prob = prob_of<EACH>(probs, best);
 
-        if (lane == 0) {
-            s_chosen[i] = best;
-            s_probs[i] = prob;
-        }
-        sum += prob;
+        if (lane == 0) s_chosen[i] = best;
+        sum += s_probs[best];
     }
     __syncwarp();
     if (sum < a.share_floor) sum = a.share_floor;
+#pragma unroll 1
     for (int i = lane; i < a.n_used; i += 32) {
         const int64_t at = row * a.n_used + i;
-        float share = a.norm_topk ? s_probs[i] / sum : s_probs[i];
+        const int expert = s_chosen[i];
+        float share = a.norm_topk ? s_probs[expert] / sum : s_probs[expert];
 
-        if (a.expert_scale) share *= a.expert_scale[s_chosen[i]];
+        if (a.expert_scale) share *= a.expert_scale[expert];
         if (a.in_share) a.in_share[at] = share * a.route_scale;
         a.share[at] = a.in_share ? 1.0f : share * a.route_scale;
-        a.chosen[at] = s_chosen[i];
+        a.chosen[at] = expert;
     }
 }
 
+/* What is so of most routers, known to the compiler: code that runs once a layer is fetched anew
+ * each time, and that of the other routers would lie in between. */
+static __device__ __forceinline__ sw_route_args by_softmax(sw_route_args a)
+{
+    a.router = SW_ROUTER_SOFTMAX;
+    a.table = NULL;
+    a.shift = a.expert_scale = NULL;
+    a.in_share = NULL;
+    return a;
+}
+
+static bool is_by_softmax(const sw_route_args *a)
+{
+    return a->router == SW_ROUTER_SOFTMAX && !a->table && !a->shift && !a->expert_scale &&
+           !a->in_share;
+}
+
 /* grid (tokens), a warp */
-template <int EACH> static __global__ void __launch_bounds__(32) swk_route(sw_route_args a)
+template <int EACH, bool BY_SOFTMAX>
+static __global__ void __launch_bounds__(32) swk_route(sw_route_args a)
 {
     sw_begin();
-    choose_experts<EACH>(a, blockIdx.x, a.logits + (int64_t)blockIdx.x * a.n_experts);
+    choose_experts<EACH>(BY_SOFTMAX ? by_softmax(a) : a, blockIdx.x,
+                         a.logits + (int64_t)blockIdx.x * a.n_experts);
 }
 
 #if __CUDA_ARCH__ >= 900
@@ -262,6 +275,7 @@ static __device__ __forceinline__ void collect(float *s_logits, float *s_mine, i
 {
     const int per_cta = n_rounds * N_WARPS / 4;
 
+#pragma unroll 1
     for (int i = (int)threadIdx.x; i < PARTS * per_cta; i += 32) {
         const int rank = i / per_cta, at = i % per_cta * 4;
         float *to = s_logits + at / N_WARPS * N_AT_ONCE + rank * N_WARPS + at % N_WARPS;
@@ -275,9 +289,10 @@ static __device__ __forceinline__ void collect(float *s_logits, float *s_mine, i
 #endif
 
 /* grid (PARTS x tokens): in each round a warp makes a logit. Weights are on their way before the
- * kernel ahead has ended. */
-template <int EACH>
-static __global__ void __launch_bounds__(N_THREADS) swk_route_few(sw_route_args a)
+ * kernel ahead has ended: for that a CTA has to fit beside one of a product, in 64 registers. */
+template <int EACH, bool BY_SOFTMAX>
+static __global__ void __launch_bounds__(N_THREADS, EACH <= 8 ? 2 : 1)
+    swk_route_few(sw_route_args a)
 {
 #if __CUDA_ARCH__ >= 900
     __shared__ __align__(16) float s_mine[EACH_MAX], s_logits[EXPERTS_MAX];
@@ -288,6 +303,7 @@ static __global__ void __launch_bounds__(N_THREADS) swk_route_few(sw_route_args 
     uint4 ahead[N_AHEAD];
 
     sw_let_next();
+#pragma unroll 1
     for (int round = 0; round < n_rounds; round++) {
         const int expert = round * N_AT_ONCE + rank * N_WARPS + warp;
         const sw_bf16 *w = a.w + (int64_t)min(expert, a.n_experts - 1) * a.k_in;
@@ -303,7 +319,8 @@ static __global__ void __launch_bounds__(N_THREADS) swk_route_few(sw_route_args 
     sw_cluster_sync();
     if (rank == 0 && warp == 0) collect(s_logits, s_mine, n_rounds);
     sw_cluster_sync();
-    if (rank == 0 && warp == 0) choose_experts<EACH>(a, row, s_logits);
+    if (rank == 0 && warp == 0)
+        choose_experts<EACH>(BY_SOFTMAX ? by_softmax(a) : a, row, s_logits);
 #endif
 }
 
@@ -312,14 +329,22 @@ extern "C" bool sw_cuda_route_can_multiply(int64_t n_tokens, int64_t k_in)
     return n_tokens <= FEW_TOKENS && k_in % 8 == 0 && sw_has_clusters();
 }
 
+template <int EACH, bool BY_SOFTMAX>
+static sw_code start_kernel(const sw_route_args *a, sw_launch how, sw_err *err)
+{
+    if (!a->w)
+        return sw_start("router", swk_route<EACH, BY_SOFTMAX>, (unsigned)a->n, 32, 0, how, err, *a);
+    sw_divide_as_products(swk_route_few<EACH, BY_SOFTMAX>);
+    return sw_start_clusters("router", swk_route_few<EACH, BY_SOFTMAX>, PARTS,
+                             (unsigned)a->n * PARTS, N_THREADS, 0, how, err, *a);
+}
+
 /* For 32 times EACH experts at most. */
 template <int EACH>
 static sw_code start_route(const sw_route_args *a, sw_launch how, sw_err *err)
 {
-    if (!a->w) return sw_start("router", swk_route<EACH>, (unsigned)a->n, 32, 0, how, err, *a);
-    sw_divide_as_products(swk_route_few<EACH>);
-    return sw_start_clusters("router", swk_route_few<EACH>, PARTS, (unsigned)a->n * PARTS,
-                             N_THREADS, 0, how, err, *a);
+    return is_by_softmax(a) ? start_kernel<EACH, true>(a, how, err)
+                            : start_kernel<EACH, false>(a, how, err);
 }
 
 extern "C" sw_code sw_cuda_route(const sw_route_args *a, sw_launch how, sw_err *err)
