@@ -10,8 +10,14 @@
 #endif
 
 #if SW_W_IS_FUSED
+/* Fused weights need fewer registers: batches of all four k-steps of a tile pay to 80 tokens. */
 template <class CUT> struct nw_table_cut : CUT {
     static constexpr bool FUSED = true;
+    static constexpr int steps = CUT::T <= 80 && CUT::NWG < 4 ? 4 : CUT::steps;
+    static constexpr int per_tile = 4 / steps;
+    static constexpr int per_row = NW_STAGE_TILES * per_tile;
+    static constexpr int n_batches = CUT::MT * per_row;
+    static constexpr int per_group = per_row / CUT::GPS;
 };
 #else
 template <class CUT> using nw_table_cut = CUT;
