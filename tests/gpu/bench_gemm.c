@@ -413,13 +413,13 @@ static void run_m(bench *b, int64_t m, bool is_sweep, const double *dense_us)
     sw_err err = {0};
 
     b->m = m;
+    b->may_overlap = true;
     s = sample_new(b);
     p = problem_of(b, 0);
-    b->may_overlap = true;
     if (is_sweep) sweep(b, &s, dense_us);
     else {
         if (sw_cuda_gemm_plan(&b->plan, &p, &b->device, b->kernel, &err)) bench_must(1, err.text);
-        for (int overlap = 0; overlap < 2; overlap++) {
+        for (int overlap = 0; overlap <= (b->plan.overlap || b->plan.starts_early); overlap++) {
             b->may_overlap = overlap;
             report(b, &s, dense_us);
         }

@@ -11,6 +11,7 @@
 
 #define N_CALLS 48
 #define N_REPLAYS 9
+#define GRAPH_MS 10.0 /* after which a graph gets no more calls */
 #define IDLE_MS 5.0  /* after which the device no longer has the clocks of work */
 #define WARM_MS 30.0
 #define N_PROPOSALS 6
@@ -92,9 +93,31 @@ static double graph_us(cudaStream_t stream, bench_call call, void *ctx, int n_co
     return us[N_REPLAYS / 2];
 }
 
+/* Of milliseconds a call, 48 would take seconds for each number of a table. */
+static int calls_for(cudaStream_t stream, bench_call call, void *ctx, int n_copies)
+{
+    cudaEvent_t start, stop;
+    float ms;
+    int n;
+
+    MUST(cudaEventCreate(&start));
+    MUST(cudaEventCreate(&stop));
+    call(ctx, 0);
+    MUST(cudaEventRecord(start, stream));
+    call(ctx, 1 % n_copies);
+    MUST(cudaEventRecord(stop, stream));
+    MUST(cudaEventSynchronize(stop));
+    MUST(cudaEventElapsedTime(&ms, start, stop));
+    MUST(cudaEventDestroy(start));
+    MUST(cudaEventDestroy(stop));
+    n = (int)ceil(GRAPH_MS / fmax((double)ms, GRAPH_MS / N_CALLS));
+    n = (n + n_copies - 1) / n_copies * n_copies;
+    return n < N_CALLS ? n : N_CALLS;
+}
+
 double bench_graph_us(cudaStream_t stream, bench_call call, void *ctx, int n_copies)
 {
-    return graph_us(stream, call, ctx, n_copies, N_CALLS);
+    return graph_us(stream, call, ctx, n_copies, calls_for(stream, call, ctx, n_copies));
 }
 
 double bench_calls_us(cudaStream_t stream, bench_call call, void *ctx, int n_calls)

@@ -4,8 +4,9 @@
 
 #include <cuda_runtime_api.h>
 
-/* us of a call in a graph, the mean of all calls of the median replay. `call` is run with copy
- * 0, 1, ... n_copies - 1 in turn. A device that was idle is first warmed up by replays. */
+/* us of a call in a graph of 48, fewer where those take over 10 ms: the mean of all calls of the
+ * median replay. `call` is run with copy 0, 1, ... n_copies - 1 in turn. A device that was idle is
+ * first warmed up by replays. */
 typedef void (*bench_call)(void *ctx, int copy);
 double bench_graph_us(cudaStream_t stream, bench_call call, void *ctx, int n_copies);
 /* The same of a graph of n_calls calls, run with 0, 1, ... n_calls - 1. */
