@@ -106,6 +106,18 @@ static __device__ __forceinline__ void rt_byte_inputs(const CUtensorMap &x, cons
     }
 }
 
+/* What a warp of those that copy does. */
+template <class P, bool GLU>
+static __device__ __forceinline__ void rt_byte_bring(const CUtensorMap &x, const rt_args &a,
+                                                     const rt_run &run, uint32_t ring,
+                                                     uint32_t full, uint32_t empty,
+                                                     rt_note *notes, int warp)
+{
+    if (warp == P::consumers / 32) rt_few_codes<P, GLU>(a, run, ring, full, empty);
+    else if (warp == P::consumers / 32 + 1)
+        rt_byte_inputs<P, GLU>(x, a, run, ring, full, empty, notes);
+}
+
 /* ---- the end of a unit ---- */
 
 static __device__ __forceinline__ float rt_float(const uint8_t *scales, const rt_args &a, int64_t i)
@@ -201,12 +213,7 @@ rt_byte_unit(const rt_args &a, const rt_run &run, w8a8_ring<P::STAGES> &ring, co
 
     w8a8_clear(total, own.zero_addr);
     rt_byte_multiply<P, T>(total, ring, a, n);
-    if (k0) {
-        rt_hand_over<P>(total, a, run.cta, unit.n_rows);
-        return;
-    }
-    if (n < a.k_stages)
-        rt_take_over<P>(total, a, run.cta + 1, run.owner((u + 1) * a.k_stages - 1), unit.n_rows);
+    if (!rt_bring_together<P>(total, a, run, u, k0, n, unit.n_rows)) return;
     if constexpr (!P::X_GROUPED) rt_scale_sums<P, GLU>(total, a, unit, x_scale, own.scales);
     rt_finish<GLU, P::MT, T / 2, P::T>(total, a, unit, {own.park}, row, own.rows);
 }
@@ -225,7 +232,8 @@ rt_unit_of_rows(const rt_args &a, const rt_run &run, w8a8_ring<P::STAGES> &ring,
     else rt_byte_unit<P, 64, GLU>(a, run, ring, unit, own, u, k0, n);
 }
 
-/* All units of a CTA. own: rt_byte_own, or of another cut, which has its own rt_unit_of_rows. */
+/* All units of a CTA, in a loop as rt_few_consume's: in one function for both ptxas takes other
+ * registers. own: rt_byte_own, or of another cut, which has its own rt_unit_of_rows. */
 template <class P, bool GLU, class own_type>
 static __device__ __forceinline__ void rt_byte_consume(const rt_args &a, const rt_run &run,
                                                        w8a8_ring<P::STAGES> &ring,
@@ -266,10 +274,7 @@ __global__ void __launch_bounds__(P::threads, 1)
     if (threadIdx.x == 0) {
         s_zero = 0;
         sw_tensor_prefetch(&x);
-        for (int i = 0; i < P::STAGES; i++) {
-            sw_mbar_init(full + 8 * i, P::arrivals);
-            sw_mbar_init(empty + 8 * i, 4 * P::NWG * SW_ARRIVALS);
-        }
+        rt_make_barriers<P>(full, empty, P::arrivals);
         sw_mbar_init_fence();
     }
     /* For lists, see routed_few.cuh. One token has none, and the quantizing of X that is ahead let
@@ -283,9 +288,7 @@ __global__ void __launch_bounds__(P::threads, 1)
     if (warp >= P::consumers / 32) {
         if constexpr (P::COPIERS == 128) sw_fewer_registers<40>();
         if (run.n_all(a) == 0) sw_grid_wait_previous();
-        else if (warp == P::consumers / 32) rt_few_codes<P, GLU>(a, run, ring, full, empty);
-        else if (warp == P::consumers / 32 + 1)
-            rt_byte_inputs<P, GLU>(x, a, run, ring, full, empty, s_notes);
+        else rt_byte_bring<P, GLU>(x, a, run, ring, full, empty, s_notes, warp);
     } else {
         w8a8_ring<P::STAGES> at = {ring, full, empty, P::stage_bytes, 0, 0};
 

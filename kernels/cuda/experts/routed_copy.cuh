@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/experts/routed_unit.cuh"
 #include "kernels/cuda/gemm/weight_only/weight_only_copy.cuh"
+#include "kernels/cuda/ptx/arrive.cuh"
 
 /* Batches of four k-steps of any CUT of weight_only_copy.cuh, which has two where two tiles of so
  * many rows would leave no registers for more. */
@@ -45,6 +46,17 @@ template <class CUT, int SCALE_K_> struct rt_e2m1_cut : rt_cut<CUT> {
 };
 
 #define RT_COPY_WARPS 2 /* both of which say what comes in a stage */
+
+/* Makes the barriers of a ring, by one thread: so many arrivals say that a stage is full, all warps
+ * that multiply that it is empty. */
+template <class P>
+static __device__ __forceinline__ void rt_make_barriers(uint32_t full, uint32_t empty, int arrivals)
+{
+    for (int i = 0; i < P::STAGES; i++) {
+        sw_mbar_init(full + 8 * i, arrivals);
+        sw_mbar_init(empty + 8 * i, 4 * P::NWG * SW_ARRIVALS);
+    }
+}
 
 static __device__ __forceinline__ const uint8_t *rt_uniform(const uint8_t *p)
 {

@@ -257,6 +257,22 @@ static __device__ __forceinline__ void rt_take_over(float (&total)[P::MT][N], co
     rt_add_partials<P>(total, a, c0, c1, n_rows);
 }
 
+/* Has the CTA that began a unit have all its sums, of which this one has those of stages
+ * [k0, k0 + n); u: which unit of those that are cut. True in the CTA that began it. */
+template <class P, int N>
+static __device__ __forceinline__ bool rt_bring_together(float (&total)[P::MT][N], const rt_args &a,
+                                                         const rt_run &run, int u, int k0, int n,
+                                                         int n_rows)
+{
+    if (k0) {
+        rt_hand_over<P>(total, a, run.cta, n_rows);
+        return false;
+    }
+    if (n < a.k_stages)
+        rt_take_over<P>(total, a, run.cta + 1, run.owner((u + 1) * a.k_stages - 1), n_rows);
+    return true;
+}
+
 /* ---- the whole ---- */
 
 template <class P, bool GLU>
@@ -266,7 +282,6 @@ static __device__ __forceinline__ void rt_few_consume(const rt_args &a, const rt
                                                       uint32_t nobody)
 {
     const int tile0 = rt_group() * P::MT;
-
     int left = run.n_whole;
 
 #pragma unroll 1
@@ -283,14 +298,8 @@ static __device__ __forceinline__ void rt_few_consume(const rt_args &a, const rt
         else nw_multiply_through<P>(total, ring, tile0, n, nobody);
         if (left > 0) left--;
         else stage += n;
-        if (k0) {
-            rt_hand_over<P>(total, a, run.cta, unit.n_rows);
-            continue;
-        }
-        if (n < a.k_stages)
-            rt_take_over<P>(total, a, run.cta + 1, run.owner((u + 1) * a.k_stages - 1),
-                            unit.n_rows);
-        rt_finish<GLU, P::MT, P::T / 2, P::T>(total, a, unit, parks, row, rows);
+        if (rt_bring_together<P>(total, a, run, u, k0, n, unit.n_rows))
+            rt_finish<GLU, P::MT, P::T / 2, P::T>(total, a, unit, parks, row, rows);
     }
 }
 
@@ -310,10 +319,7 @@ __global__ void __launch_bounds__(rt_few<P>::threads, P::PER_SM)
     rt_clear_ring<P>(a, ring, P::ring_bytes);
     if (threadIdx.x == 0) {
         sw_tensor_prefetch(&x);
-        for (int i = 0; i < P::STAGES; i++) {
-            sw_mbar_init(full + 8 * i, RT_COPY_WARPS);
-            sw_mbar_init(empty + 8 * i, 4 * P::NWG * SW_ARRIVALS);
-        }
+        rt_make_barriers<P>(full, empty, RT_COPY_WARPS);
         sw_mbar_init(sw_smem_addr(&s_nobody), SW_ARRIVALS_MAX);
         sw_mbar_init_fence();
     }

@@ -196,10 +196,7 @@ __global__ void __launch_bounds__(rt_many_cut<ROWS, ROWS>::threads, 1)
 
     rt_clear_ring<P>(a, ring, P::STAGES * P::stage_bytes);
     if (threadIdx.x == 0) {
-        for (int i = 0; i < P::STAGES; i++) {
-            sw_mbar_init(full + 8 * i, RT_COPY_WARPS);
-            sw_mbar_init(empty + 8 * i, 4 * P::NWG * SW_ARRIVALS);
-        }
+        rt_make_barriers<P>(full, empty, RT_COPY_WARPS);
         sw_mbar_init(sw_smem_addr(&s_nobody), SW_ARRIVALS_MAX);
         sw_mbar_init_fence();
     }

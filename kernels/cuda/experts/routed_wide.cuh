@@ -213,13 +213,7 @@ rt_wide_unit(const rt_args &a, const rt_run &run, w8a8_ring<rt_wide_cut::STAGES>
     rt_wide_wait();
     const rt_note unit = own.rows->unit;
 
-    if (k0) {
-        rt_hand_over<rt_wide_cut>(total, a, run.cta, unit.n_rows);
-        return;
-    }
-    if (n < a.k_stages)
-        rt_take_over<rt_wide_cut>(total, a, run.cta + 1, run.owner((u + 1) * a.k_stages - 1),
-                                  unit.n_rows);
+    if (!rt_bring_together<rt_wide_cut>(total, a, run, u, k0, n, unit.n_rows)) return;
     rt_wide_scale<GLU>(total[0], a, unit, own.rows);
     if constexpr (GLU) rt_wide_finish_glu(total[0], a, unit, own.given);
     else rt_wide_finish_down(total[0], a, unit, own.given, &own.rows->of_pairs);
@@ -257,10 +251,7 @@ __global__ void __launch_bounds__(rt_wide_cut::threads, 1)
     if (threadIdx.x == 0) {
         s_zero = 0;
         sw_tensor_prefetch(&x);
-        for (int i = 0; i < P::STAGES; i++) {
-            sw_mbar_init(full + 8 * i, P::arrivals);
-            sw_mbar_init(empty + 8 * i, 4 * P::NWG * SW_ARRIVALS);
-        }
+        rt_make_barriers<P>(full, empty, P::arrivals);
         sw_mbar_init_fence();
     }
     if (GLU && a.lists.blocks) sw_grid_wait_previous(); /* see routed_bytes.cuh */
@@ -273,9 +264,7 @@ __global__ void __launch_bounds__(rt_wide_cut::threads, 1)
     if (warp >= P::consumers / 32) {
         sw_fewer_registers<RT_WIDE_COPIER>();
         if (run.n_all(a) == 0) sw_grid_wait_previous();
-        else if (warp == P::consumers / 32) rt_few_codes<P, GLU>(a, run, ring, full, empty);
-        else if (warp == P::consumers / 32 + 1)
-            rt_byte_inputs<P, GLU>(x, a, run, ring, full, empty, s_notes);
+        else rt_byte_bring<P, GLU>(x, a, run, ring, full, empty, s_notes, warp);
     } else {
         w8a8_ring<P::STAGES> at = {ring, full, empty, P::stage_bytes, 0, 0};
 
