@@ -98,8 +98,9 @@ bench: all ## the matrix kernels against OpenBLAS and the memory, in both direct
 .PHONY: lint lint-cuda
 lint-cuda: $(DEPS_STAMP) ## headers and kernels as nvcc reads them
 	$(Q)CC="$(CC)" NVCC="$(NVCC)" sh tests/lint/check_headers.sh
-lint: $(DEPS_STAMP) ## include direction, house style, headers on their own
+lint: $(DEPS_STAMP) ## include direction, house style, headers on their own, the list of records
 	$(Q)sh tests/lint/check_deps.sh
 	$(Q)sh tests/lint/check_style.sh
 	$(Q)CC="$(CC)" sh tests/lint/check_headers.sh
 	$(Q)sh tests/lint/check_calib_data.sh
+	$(Q)sh tests/lint/check_records.sh
