@@ -35,18 +35,25 @@ sw_code sw_print_add(sw_print_buf *text, const char *bytes, size_t n_bytes, sw_e
     return SW_OK;
 }
 
-sw_code sw_print_fmt(sw_print_buf *text, sw_err *err, const char *fmt, ...)
+sw_code sw_print_vfmt(sw_print_buf *text, sw_err *err, const char *fmt, va_list args)
 {
     char piece[512];
-    va_list args;
-    int n;
+    int n = vsnprintf(piece, sizeof piece, fmt, args);
 
-    va_start(args, fmt);
-    n = vsnprintf(piece, sizeof piece, fmt, args);
-    va_end(args);
     if (n < 0 || (size_t)n >= sizeof piece)
         return SW_FAIL(err, SW_E_BUG, "text of %d bytes does not fit a piece", n);
     return sw_print_add(text, piece, (size_t)n, err);
+}
+
+sw_code sw_print_fmt(sw_print_buf *text, sw_err *err, const char *fmt, ...)
+{
+    va_list args;
+    sw_code rc;
+
+    va_start(args, fmt);
+    rc = sw_print_vfmt(text, err, fmt, args);
+    va_end(args);
+    return rc;
 }
 
 sw_code sw_print_quote_n(sw_print_buf *text, const char *value, size_t n_bytes, sw_err *err)

@@ -6,6 +6,7 @@
 #ifndef SW_FORMATS_BASE_PRINT_BUF_H
 #define SW_FORMATS_BASE_PRINT_BUF_H
 
+#include <stdarg.h>
 #include <stddef.h>
 
 #include "formats/base/status.h"
@@ -19,6 +20,8 @@ typedef struct sw_print_buf {
 sw_code sw_print_add(sw_print_buf *buf, const char *bytes, size_t n_bytes, sw_err *err) SW_MUST_USE;
 sw_code sw_print_fmt(sw_print_buf *buf, sw_err *err, const char *fmt, ...)
     SW_PRINTF(3, 4) SW_MUST_USE;
+sw_code sw_print_vfmt(sw_print_buf *buf, sw_err *err, const char *fmt, va_list args)
+    SW_PRINTF(3, 0) SW_MUST_USE;
 /* n_bytes of UTF-8, or all of `value`, as a JSON string, quotes included. */
 sw_code sw_print_quote_n(sw_print_buf *buf, const char *value, size_t n_bytes,
                          sw_err *err) SW_MUST_USE;

@@ -11,17 +11,11 @@ void sw_made_add(sw_made_text *t, const char *text)
 
 void sw_made_fmt(sw_made_text *t, const char *fmt, ...)
 {
-    char piece[512];
     va_list args;
-    int n;
 
     va_start(args, fmt);
-    n = vsnprintf(piece, sizeof piece, fmt, args);
+    if (t->rc == SW_OK) t->rc = sw_print_vfmt(&t->buf, t->err, fmt, args);
     va_end(args);
-    if (t->rc == SW_OK && (n < 0 || (size_t)n >= sizeof piece))
-        t->rc = SW_FAIL(t->err, SW_E_BUG, "text of %d bytes does not fit a piece", n);
-    else
-        sw_made_add(t, piece);
 }
 
 void sw_made_word(sw_made_text *t, const char *text)
