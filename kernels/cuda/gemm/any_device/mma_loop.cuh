@@ -123,6 +123,28 @@ static __device__ __forceinline__ void mma_close_group(mma_sums<KIND, T, CT> &s,
         for (int j = 0; j < 4; j++) s.x_sum[t][j] = 0;
 }
 
+/* Step n of a unit: its products and, with sums_x, sums of its inputs; x has those of two steps. */
+template <int KIND, bool BF16, int T, int CT>
+static __device__ __forceinline__ void
+mma_unit_step(mma_sums<KIND, T, CT> &s, const uint32_t (&w)[CT][8], const uint32_t (&ones)[4],
+              uint32_t (&x)[T / 8][4], const uint32_t *s_x, int n, bool sums_x)
+{
+    if (n % 2 == 0) mma_load_x<T>(x, s_x, n / 2);
+#pragma unroll
+    for (int i = 0; i < CT; i++) {
+        uint32_t frag[4];
+
+        mma_decode<KIND, BF16>(frag, w[i] + n * mma_step<KIND>::words);
+#pragma unroll
+        for (int t = 0; t < T / 8; t++)
+            mma_product(s.sum[i][t], frag, x[t][n % 2 * 2], x[t][n % 2 * 2 + 1], BF16);
+    }
+    if (sums_x)
+#pragma unroll
+        for (int t = 0; t < T / 8; t++)
+            mma_product(s.x_sum[t], ones, x[t][n % 2 * 2], x[t][n % 2 * 2 + 1], BF16);
+}
+
 /* One unit of GROUPS groups: products of all its steps, groups closed where they end. */
 template <int KIND, bool BF16, int T, int CT, int GROUPS>
 static __device__ __forceinline__ void mma_unit(mma_sums<KIND, T, CT> &s, const mma_args &a,
@@ -141,20 +163,7 @@ static __device__ __forceinline__ void mma_unit(mma_sums<KIND, T, CT> &s, const 
     }
 #pragma unroll
     for (int n = 0; n < step::per_unit; n++) {
-        if (n % 2 == 0) mma_load_x<T>(x, s_x, n / 2);
-#pragma unroll
-        for (int i = 0; i < CT; i++) {
-            uint32_t frag[4];
-
-            mma_decode<KIND, BF16>(frag, w[i] + n * step::words);
-#pragma unroll
-            for (int t = 0; t < T / 8; t++)
-                mma_product(s.sum[i][t], frag, x[t][n % 2 * 2], x[t][n % 2 * 2 + 1], BF16);
-        }
-        if (sums_x)
-#pragma unroll
-            for (int t = 0; t < T / 8; t++)
-                mma_product(s.x_sum[t], ones, x[t][n % 2 * 2], x[t][n % 2 * 2 + 1], BF16);
+        mma_unit_step<KIND, BF16, T, CT>(s, w, ones, x, s_x, n, sums_x);
         if ((n + 1) % (step::per_unit / GROUPS) == 0 && a.closes_units) {
             if (a.has_x_groups)
                 mma_close_group<KIND, BF16, T, CT, true>(s, a, p, slot,

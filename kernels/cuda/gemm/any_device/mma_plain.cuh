@@ -46,7 +46,6 @@ template <int KIND, bool BF16, int T, int CT>
 static __device__ __forceinline__ void mma_plain_unit(mma_sums<KIND, T, CT> &s, uint32_t codes,
                                                       const uint32_t *s_x)
 {
-    using step = mma_step<KIND>;
     uint32_t w[CT][8], ones[4], x[T / 8][4];
 
     mma_ones<KIND, BF16>(ones);
@@ -56,22 +55,8 @@ static __device__ __forceinline__ void mma_plain_unit(mma_sums<KIND, T, CT> &s, 
         *(uint4 *)(w[i] + 4) = sw_shared16(codes + i * SW_UNIT_BYTES + 512);
     }
 #pragma unroll
-    for (int n = 0; n < step::per_unit; n++) {
-        if (n % 2 == 0) mma_load_x<T>(x, s_x, n / 2);
-#pragma unroll
-        for (int i = 0; i < CT; i++) {
-            uint32_t frag[4];
-
-            mma_decode<KIND, BF16>(frag, w[i] + n * step::words);
-#pragma unroll
-            for (int t = 0; t < T / 8; t++)
-                mma_product(s.sum[i][t], frag, x[t][n % 2 * 2], x[t][n % 2 * 2 + 1], BF16);
-        }
-        if constexpr (KIND == MMA_INT4_FLOAT)
-#pragma unroll
-            for (int t = 0; t < T / 8; t++)
-                mma_product(s.x_sum[t], ones, x[t][n % 2 * 2], x[t][n % 2 * 2 + 1], BF16);
-    }
+    for (int n = 0; n < mma_step<KIND>::per_unit; n++)
+        mma_unit_step<KIND, BF16, T, CT>(s, w, ones, x, s_x, n, KIND == MMA_INT4_FLOAT);
 }
 
 /* Symmetric, a unit a group at most, 16-bit scales where there are groups, whole units: pointers
