@@ -2,6 +2,8 @@
 #ifndef SW_KERNELS_CUDA_GEMM_GEMM_ROWS_H
 #define SW_KERNELS_CUDA_GEMM_GEMM_ROWS_H
 
+#include <string.h>
+
 #include "kernels/cuda_gemm.h"
 
 #ifdef __cplusplus
@@ -48,6 +50,15 @@ typedef struct sw_cuda_measured {
     const char *tile;
     int split;
 } sw_cuda_measured;
+
+/* The tile of that name among those of a row; the last one where none has it. */
+static inline int sw_cuda_tile_named(const sw_cuda_tile *tiles, int n_tiles, const char *name)
+{
+    int tile = 0;
+
+    while (tile + 1 < n_tiles && strcmp(tiles[tile].name, name) != 0) tile++;
+    return tile;
+}
 
 /* SW_E_CUDA with the runtime's words when `e` (a cudaError_t) is not success. */
 sw_code sw_cuda_check(int e, const char *what, sw_err *err) SW_MUST_USE;

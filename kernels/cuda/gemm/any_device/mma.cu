@@ -1,7 +1,6 @@
 /* mma.cu - plan and launch the mma.sync kernels: the row of the table that takes every format on
  * every device, and few tokens on all. */
 #include <cuda_runtime.h>
-#include <string.h>
 
 #include "kernels/cuda/gemm/any_device/mma_args.h"
 #include "kernels/cuda/gemm/gemm_rows.h"
@@ -152,10 +151,7 @@ static const sw_cuda_measured measured[] = {
 
 static int tile_named(const char *name)
 {
-    int tile = 0;
-
-    while (tile + 1 < sw_mma_n_tiles && strcmp(sw_mma_tiles[tile].name, name) != 0) tile++;
-    return tile;
+    return sw_cuda_tile_named(sw_mma_tiles, sw_mma_n_tiles, name);
 }
 
 /* Share k among as many CTAs as it takes to fill the device; clusters of 3 to 8 can use about 6

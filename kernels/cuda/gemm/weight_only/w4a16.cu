@@ -1,6 +1,5 @@
 /* w4a16.cu - plan and launch the kernels of integer codes of 2, 3 and 4 bits: one row of the table.
  */
-#include <string.h>
 
 #include "kernels/cuda/gemm/weight_only/weight_only_args.h"
 #include "kernels/cuda/gemm/weight_only/weight_only_kernels.h"
@@ -111,10 +110,7 @@ static const sw_cuda_measured measured[] = {
 
 static int tile_named(const char *name)
 {
-    int tile = 0;
-
-    while (tile + 1 < sw_w4a16_n_tiles && strcmp(sw_w4a16_tiles[tile].name, name) != 0) tile++;
-    return tile;
+    return sw_cuda_tile_named(sw_w4a16_tiles, sw_w4a16_n_tiles, name);
 }
 
 /* Are there so few blocks of channels that half of the tokens at a time, and k in two or more, give

@@ -1,5 +1,4 @@
 /* w8a16.cu - plan and launch the W8A16 kernels: one row of the table. */
-#include <string.h>
 
 #include "kernels/cuda/gemm/weight_only/weight_only_kernels.h"
 #include "kernels/cuda/gemm/weight_only/weight_only_wgmma.cuh"
@@ -64,10 +63,7 @@ static const sw_cuda_measured measured[] = {
 
 static int tile_named(const char *name)
 {
-    int tile = 0;
-
-    while (tile + 1 < sw_w8a16_n_tiles && strcmp(sw_w8a16_tiles[tile].name, name) != 0) tile++;
-    return tile;
+    return sw_cuda_tile_named(sw_w8a16_tiles, sw_w8a16_n_tiles, name);
 }
 
 extern "C" void sw_w8a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,

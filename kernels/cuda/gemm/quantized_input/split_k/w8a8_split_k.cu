@@ -1,6 +1,5 @@
 /* w8a8_split_k.cu - plan and launch the kernels of 8-bit inputs: one row of the table. */
 #include <cuda_runtime.h>
-#include <string.h>
 
 #include "kernels/cuda/gemm/quantized_input/w8a8_rows.h"
 #include "kernels/cuda/gemm/tensor_map.cuh"
@@ -103,10 +102,7 @@ static const struct {
 
 static int tile_named(const char *name)
 {
-    int tile = 0;
-
-    while (tile + 1 < sw_w8a8_n_tiles && strcmp(sw_w8a8_tiles[tile].name, name) != 0) tile++;
-    return tile;
+    return sw_cuda_tile_named(sw_w8a8_tiles, sw_w8a8_n_tiles, name);
 }
 
 static int64_t blocks_of(const sw_cuda_gemm *p, int tile)

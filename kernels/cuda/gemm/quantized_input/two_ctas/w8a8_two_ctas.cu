@@ -1,7 +1,6 @@
 /* w8a8_two_ctas.cu - plan and launch the kernels of 8-bit inputs by pairs of CTAs: a row of the
  * table. */
 #include <cuda_runtime.h>
-#include <string.h>
 
 #include "kernels/cuda/gemm/quantized_input/two_ctas/w8a8_two_ctas.h"
 #include "kernels/cuda/gemm/quantized_input/w8a8_rows.h"
@@ -34,12 +33,8 @@ static const w8a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 
 static int tile_named(const char *name)
 {
-    int tile = 0;
-
-    while (name && tile + 1 < sw_w8a8_two_ctas_n_tiles &&
-           strcmp(sw_w8a8_two_ctas_tiles[tile].name, name) != 0)
-        tile++;
-    return name ? tile : -1;
+    if (!name) return -1;
+    return sw_cuda_tile_named(sw_w8a8_two_ctas_tiles, sw_w8a8_two_ctas_n_tiles, name);
 }
 
 extern "C" bool sw_w8a8_two_ctas_can_run(const sw_cuda_gemm *p, int tile)
