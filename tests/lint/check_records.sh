@@ -1,8 +1,14 @@
 #!/bin/sh
 # Every file of tests/bench is named once in a table of its README.md, and nothing else is: a record
-# that nobody names is one that nobody finds, or brings up to date.
+# that nobody names is one that nobody finds, or brings up to date. What texts and sources cite as
+# bench/FILE is there.
 set -eu
-cd "$(dirname "$0")/../../tests/bench"
+cd "$(dirname "$0")/../.."
+grep -rnoE '\bbench/[A-Za-z0-9_-]+\.(csv|txt|md|sh)\b' .changelog.md README.md formats kernels quant verify tools tests calib_data |
+    while IFS=: read -r file line name; do
+        [ -e "tests/$name" ] || echo "$file:$line: tests/$name is cited, but not there"
+    done | { ! grep .; }
+cd tests/bench
 list=$(sed -n 's/^| `\([^`]*\)` |.*/\1/p' README.md | LC_ALL=C sort)
 find . ! -path . ! -name README.md | sed 's|^\./||' | LC_ALL=C sort |
     LC_ALL=C awk -v list="$list" '
