@@ -4,7 +4,8 @@
  * by the copy engine, in blocks of 16 keys x 128 bytes. A warp has a ring of its own in shared
  * memory: half a tile a slot, the keys of one, then its values. It asks for as many halves as the
  * ring holds before the heads are prepared, and for another one whenever it has read one. So the
- * 16 warps of a multiprocessor keep 192 KB on their way, and nobody waits for anybody.
+ * 16 warps of a multiprocessor keep 192 KB on their way, and nobody waits for anybody. Where the
+ * caches are known to be there, it asks while the kernel ahead still makes the heads.
  *
  * Where the parts of a group's keys are a cluster, it adds their sums up from shared memory to
  * shared memory; others go through scratch.
@@ -130,15 +131,15 @@ template <typename T, int D, int WARPS> struct ring_of_warp {
     }
 };
 
-/* Key or value `row` of a tile from s_fresh (NULL: zeros), and zeros in the rows behind it. */
+/* Key or value `row` of a tile from s_fresh (NULL: zeros), and zeros in those of n_rows behind. */
 template <int D, typename T>
 static __device__ __noinline__ void put_fresh(uint8_t *tile, const uint8_t *s_fresh, int row,
-                                              int n_bytes)
+                                              int n_rows, int n_bytes)
 {
     constexpr int chunks = D * (int)sizeof(T) / 16;
 
 #pragma unroll 1
-    for (int i = (int)threadIdx.x % 32; i < (TILE_KEYS - row) * chunks; i += 32) {
+    for (int i = (int)threadIdx.x % 32; i < n_rows * chunks; i += 32) {
         const int key = row + i / chunks, chunk = i % chunks;
         uint4 v = make_uint4(0, 0, 0, 0);
 
@@ -234,7 +235,7 @@ static __device__ __forceinline__ void walk_tiles(warp_sums<D> &sums,
         uint32_t tile = ring.await();
 
         if (remembers && row < TILE_KEYS)
-            put_fresh<D, T>(s.ring[threadIdx.x / 32][ring.slot], s.fresh[0], row,
+            put_fresh<D, T>(s.ring[threadIdx.x / 32][ring.slot], s.fresh[0], row, 1,
                             a.head_dim * (int)sizeof(T));
         score_tile<T>(weight, s, tile, a, n_keys - key);
         ring.pass(maps);
@@ -242,7 +243,7 @@ static __device__ __forceinline__ void walk_tiles(warp_sums<D> &sums,
         tile = ring.await();
         if (row < TILE_KEYS)
             put_fresh<D, T>(s.ring[threadIdx.x / 32][ring.slot], remembers ? s.fresh[1] : NULL,
-                            row, a.v_head_dim * (int)sizeof(T));
+                            row, TILE_KEYS - row, a.v_head_dim * (int)sizeof(T));
         add_tile<T>(sums, weight, tile);
         ring.pass(maps);
     }
@@ -276,6 +277,7 @@ static __device__ void park_tiles(copied_state<T, D, WARPS> &s, warp_sums<D> &su
  * new maximum, for which sums are scaled. */
 template <typename S> static __device__ void clear_absent(S &s, const attn_job &j)
 {
+#pragma unroll 1
     for (int i = (int)threadIdx.x; i < 2 * S::dims; i += 32 * S::warps)
         if (i % 32 / 4 >= j.n_heads) s.q[i / 32][i % 32] = make_uint4(0, 0, 0, 0);
     if ((int)threadIdx.x >= j.n_heads && threadIdx.x < N_HEADS_MAX) s.factor[threadIdx.x] = 0;
@@ -283,18 +285,19 @@ template <typename S> static __device__ void clear_absent(S &s, const attn_job &
 
 #define NEAR_MAX 8 /* CTAs of a cluster on any Hopper */
 
-/* Two dims of head h as all CTAs of a cluster have them, in the order of the keys; sums begin at
- * `from` of this CTA's shared memory. */
+/* Two dims of head h as all CTAs of a cluster have them, of which MOST at most have keys, in the
+ * order of the keys; sums begin at `from` of this CTA's shared memory. */
+template <int MOST>
 static __device__ float2 add_parts(const sw_attn_args &a, const attn_job &j, uint32_t from, int h,
                                    int d)
 {
     const uint32_t row = from + h * (a.v_head_dim + 2) * 4;
     const float sink = a.sinks ? a.sinks[j.head0 + h] * LOG2_E : -INFINITY;
-    float2 values[NEAR_MAX], tops[NEAR_MAX], value = make_float2(0, 0);
+    float2 values[MOST], tops[MOST], value = make_float2(0, 0);
     float top = sink, sum;
 
 #pragma unroll
-    for (int p = 0; p < NEAR_MAX; p++) {
+    for (int p = 0; p < MOST; p++) {
         const uint32_t there = sw_cluster_map(row, min(p, j.n_parts - 1));
         const uint2 two = sw_cluster_load2(there + d * 4);
         const uint2 its = sw_cluster_load2(there + a.v_head_dim * 4);
@@ -304,10 +307,10 @@ static __device__ float2 add_parts(const sw_attn_args &a, const attn_job &j, uin
                               __uint_as_float(its.y));
     }
 #pragma unroll
-    for (int p = 0; p < NEAR_MAX; p++) top = fmaxf(top, tops[p].x);
+    for (int p = 0; p < MOST; p++) top = fmaxf(top, tops[p].x);
     sum = a.sinks ? exp2f(sink - top) : 0;
 #pragma unroll
-    for (int p = 0; p < NEAR_MAX; p++) {
+    for (int p = 0; p < MOST; p++) {
         const float weight = exp2f(tops[p].x - top);
 
         sum += weight * tops[p].y;
@@ -326,10 +329,13 @@ static __device__ void finish_near(S &s, sw_bf16 *out, const sw_attn_args &a, co
     if (j.n_parts == 1) return;
     __syncwarp();
     sw_cluster_sync();
+#pragma unroll 1
     for (int i = (int)threadIdx.x * j.n_parts + j.split; 2 * i < j.n_heads * a.v_head_dim;
          i += 32 * S::warps * j.n_parts) {
         const int h = 2 * i / a.v_head_dim, d = 2 * i % a.v_head_dim;
-        const float2 two = add_parts(a, j, sw_smem_addr(s.of_cta()), h, d);
+        const uint32_t from = sw_smem_addr(s.of_cta());
+        const float2 two = j.n_parts <= 2 ? add_parts<2>(a, j, from, h, d)
+                                          : add_parts<NEAR_MAX>(a, j, from, h, d);
 
         *(uint32_t *)(out + 2 * i) = sw_pack2(two.x, two.y);
     }
@@ -353,20 +359,25 @@ static __global__ void __launch_bounds__(32 * WARPS, warps_of(D) / WARPS)
         sw_tensor_prefetch(&maps.v);
     }
     ring.begin(s);
-    sw_begin();
+    sw_let_next();
+    if (!a.cache_is_there) sw_await_ahead();
     attn_job j = heads_of_job(a, split, item);
-    held_heads<D, WARPS> held;
 
-    held.load(a, heads, j);
     cut_keys<CHUNKED>(j, a, splits, PART_KEYS);
     if (split >= j.n_parts) return;
     const bool remembers = heads.k.d && j.end == j.there;
     warp_sums<D> sums = {-INFINITY};
+    held_heads<D, WARPS> held;
+    sw_turns turns;
 
     ring.of(j);
+#pragma unroll 1
     for (int i = 0; i < copied_state<T, D, WARPS>::slots; i++) ring.ask(maps);
+    sw_hold_turns(turns, heads, j.there - 1);
     clear_absent(s, j);
-    prepare<T, in_tile<T>>(s, a, heads, j, held, remembers);
+    sw_await_ahead();
+    held.load(a, heads, j);
+    prepare<T, in_tile<T>>(s, a, heads, j, held, turns, remembers);
     __syncthreads();
     walk_tiles(sums, s, ring, maps, a, j, remembers);
     park_tiles(s, sums);

@@ -76,12 +76,13 @@ static __device__ void lay_out_query(S &s, int h, const float *s_head, int dim)
  * warp. Tiles of heads that share it write the same. */
 template <typename T>
 static __device__ void remember(uint8_t *s_fresh, void *cache, int64_t at, const float *s_head,
-                                int dim, const sw_kv_form &kv, float scale)
+                                int dim, float scale)
 {
-    const int64_t n_bytes = dim * (int64_t)sizeof(T);
+    const int n_bytes = dim * (int)sizeof(T);
 
-    sw_cache_head(s_fresh, 0, s_head, dim, kv.kind, scale);
+    sw_store_as((T *)s_fresh, s_head, dim, scale);
     __syncwarp();
+#pragma unroll 1
     for (int i = (int)threadIdx.x % 32 * 8; i < n_bytes; i += 256)
         *(uint2 *)((uint8_t *)cache + at * n_bytes + i) = *(const uint2 *)(s_fresh + i);
 }
@@ -144,20 +145,20 @@ template <int D, int WARPS> struct held_heads {
 template <typename T, typename ORDER, typename S>
 static __device__ void prepare(S &s, const sw_attn_args &a,
                                const sw_heads_args &heads, const attn_job &j,
-                               const held_heads<S::dims, S::warps> &held, bool remembers)
+                               const held_heads<S::dims, S::warps> &held, const sw_turns &turns,
+                               bool remembers)
 {
+    constexpr int rounds = held_heads<S::dims, S::warps>::rounds;
+    constexpr bool is_one_round = S::warps >= N_HEADS_MAX + 2;
     const int64_t at = (j.seq * heads.capacity + j.there - 1) * heads.n_kv_heads + j.kv_head;
     float *s_head = s.head[threadIdx.x / 32];
-    sw_turns turns;
 
-    sw_hold_turns(turns, heads, j.there - 1);
 #pragma unroll 1
     for (int i = (int)threadIdx.x / 32; i < j.n_heads + 2 * remembers; i += S::warps) {
         const bool is_query = i < j.n_heads, is_value = i > j.n_heads;
         const int dim = is_value ? a.v_head_dim : a.head_dim;
 
-        if (i / S::warps < held_heads<S::dims, S::warps>::rounds)
-            held.put(s_head, i / S::warps, dim);
+        if (is_one_round || i / S::warps < rounds) held.put(s_head, i / S::warps, dim);
         else sw_load_head(s_head, head_at(a, heads, j, i), dim);
         if (is_query ? heads.q.d != NULL : !is_value)
             sw_prepare_head(s_head, heads, is_query ? heads.q_norm : heads.k_norm, j.there - 1,
@@ -166,7 +167,8 @@ static __device__ void prepare(S &s, const sw_attn_args &a,
             lay_out_query<T, ORDER>(s, i, s_head, dim);
         else
             remember<T>(s.fresh[is_value], is_value ? heads.v_cache : heads.k_cache, at, s_head,
-                        dim, heads.kv, is_value ? heads.kv.v_scale : heads.kv.k_scale);
+                        dim, is_value ? heads.kv.v_scale : heads.kv.k_scale);
+        if (is_one_round) break;
         __syncwarp();
     }
 }
@@ -219,23 +221,26 @@ static __device__ __forceinline__ void weigh(float (&weight)[4], warp_sums<D> &s
 /* ---- after the keys ---- */
 
 /* The sums of all warps into this CTA's place in scratch, or to `out` when no other has keys of
- * these heads. */
+ * these heads. Every thread runs this once, and instructions come slower than what they read: the
+ * loops are short rather than unrolled. */
 template <typename S>
 static __device__ void store_warps(float *partial, sw_bf16 *out, const S &s,
                                    const sw_attn_args &a, const attn_job &j)
 {
     const int dim = a.v_head_dim;
 
-    for (int i = (int)threadIdx.x; i < j.n_heads * dim; i += 32 * S::warps) {
-        const int h = i / dim, d = i % dim;
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < j.n_heads * S::dims; i += 32 * S::warps) {
+        const int h = i / S::dims, d = i % S::dims;
         const bool has_sink = a.sinks && j.n_parts == 1;
         const float sink = has_sink ? a.sinks[j.head0 + h] * LOG2_E : -INFINITY;
         float top = sink, sum = 0, value = 0;
 
-#pragma unroll
+        if (d >= dim) continue;
+#pragma unroll 4
         for (int w = 0; w < S::warps; w++) top = fmaxf(top, s.top[w][h]);
         if (has_sink) sum = exp2f(sink - top);
-#pragma unroll
+#pragma unroll 4
         for (int w = 0; w < S::warps; w++) {
             const float weight = exp2f(s.top[w][h] - top);
 
@@ -243,7 +248,7 @@ static __device__ void store_warps(float *partial, sw_bf16 *out, const S &s,
             sum += weight * s.sum[w][h];
         }
         if (j.n_parts == 1) {
-            out[i] = sw_round16(value / sum * a.kv.v_scale);
+            out[h * dim + d] = sw_round16(value / sum * a.kv.v_scale);
             continue;
         }
         partial[h * (dim + 2) + d] = value;
@@ -254,6 +259,9 @@ static __device__ void store_warps(float *partial, sw_bf16 *out, const S &s,
     }
 }
 
+/* Not in line, since few models have caps. */
+static __device__ __noinline__ float capped(float v, float cap) { return cap * tanhf(v / cap); }
+
 /* Scores of a lane's four keys of a tile, of which there are n_keys, by sums of two products. */
 static __device__ __forceinline__ void weigh(float (&weight)[4], const float (&sum)[2][4],
                                              float factor, const sw_attn_args &a, int n_keys)
@@ -262,7 +270,7 @@ static __device__ __forceinline__ void weigh(float (&weight)[4], const float (&s
     for (int j = 0; j < 4; j++) {
         float v = (sum[j / 2][j % 2] + sum[j / 2][j % 2 + 2]) * factor;
 
-        if (a.cap > 0) v = a.cap * tanhf(v / a.cap);
+        if (a.cap > 0) v = capped(v, a.cap);
         weight[j] = key_of(j) < n_keys ? v * LOG2_E : -INFINITY;
     }
 }

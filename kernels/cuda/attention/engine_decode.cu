@@ -193,12 +193,14 @@ static __device__ __forceinline__ void walk(warp_sums<D> &sums, decode_state<D, 
     int key = (int)threadIdx.x / 32 * TILE;
     tile_keys<D, T> keys;
     tile_values<D, T> values;
+    sw_turns turns;
 
     if (key < n_cached) {
         load_keys(keys, k, key);
         load_values(values, v, key);
     }
-    prepare<T, by_eights>(s, a, heads, j, held, remembers);
+    sw_hold_turns(turns, heads, j.there - 1);
+    prepare<T, by_eights>(s, a, heads, j, held, turns, remembers);
     __syncthreads();
 #pragma unroll 1
     for (; key < n_keys; key += WARPS * TILE) {

@@ -199,6 +199,7 @@ typedef struct sw_device_run {
     const sw_device_kv *kv; /* or NULL */
     bool is_decode;         /* one query a sequence against the cache, */
     void *d_decode_scratch; /* which needs this */
+    bool follows_embedding; /* whose kernel, ahead of all blocks, waits for what came before */
     void *d_wide;           /* of sw_device_lm, or NULL */
     int64_t wide_bytes;
     sw_half half;

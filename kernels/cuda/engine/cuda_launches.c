@@ -300,9 +300,11 @@ static sw_code launch_attention(sw_device_run *run, const sw_planned_launch *l, 
 
 static sw_code launch_decode(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
-    const sw_attn_args a = attention_args(run, l);
+    sw_attn_args a = attention_args(run, l);
     const sw_heads_args heads = heads_args(run, l);
     sw_code rc;
+
+    a.cache_is_there = run->follows_embedding && heads.k.d;
 
     if (l->may_chain) {
         if (sw_cuda_chain_attention(run->chain, &a, &heads)) return SW_OK;

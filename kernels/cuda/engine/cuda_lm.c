@@ -425,6 +425,7 @@ sw_code sw_device_lm_run(sw_device_lm *part, sw_device_run *run, const sw_device
 
     if (!kv) kv = part->passing;
     run->e = e;
+    run->follows_embedding = is_first(part);
     run->d_wide = part->d_wide;
     run->wide_bytes = part->wide_bytes;
     run->stop_at = (sw_site)SW_RUN_ALL;

@@ -286,7 +286,7 @@ static __device__ attn_job heads_of_job(const sw_attn_args &a, int split, int it
 template <bool CHUNKED>
 static __device__ void cut_keys(attn_job &j, const sw_attn_args &a, int splits, int unit)
 {
-    const int there = (a.first ? a.first[j.seq] : 0) + 1, window = (int)a.window;
+    const int there = (a.first ? __ldcg(a.first + j.seq) : 0) + 1, window = (int)a.window;
     const int oldest = CHUNKED                     ? there - 1 - (there - 1) % a.chunk
                        : window && there > window ? there - window
                                                   : 0;

@@ -146,6 +146,7 @@ static __device__ void sw_prepare_head(float *s_head, const sw_heads_args &a, co
     for (int j = 0; j < SW_HELD_TURNS; j++)
         if (a.cos && lane + 32 * j < half)
             sw_turn_pair(s_head, a, lane + 32 * j, held.c[j], held.s[j]);
+#pragma unroll 1
     for (int i = lane + 32 * SW_HELD_TURNS; a.cos && i < half; i += 32)
         sw_turn_pair(s_head, a, i, a.cos[position * half + i], a.sin[position * half + i]);
     __syncwarp();
@@ -209,6 +210,18 @@ static __device__ void sw_store_codes(T *to, const float *s_head, int dim, float
 #pragma unroll 1
     for (int i = (int)(threadIdx.x % 32) * 2; i < dim; i += 64)
         *(uint16_t *)(to + i) = (uint16_t)sw_round2(s_head[i], s_head[i + 1], scale, to);
+}
+
+/* As a cache of these elements has a head. */
+static __device__ void sw_store_as(sw_bf16 *to, const float *s_head, int dim, float)
+{
+    sw_store_head(to, s_head, dim);
+}
+
+template <typename T>
+static __device__ void sw_store_as(T *to, const float *s_head, int dim, float scale)
+{
+    sw_store_codes(to, s_head, dim, scale);
 }
 
 /* Head `at` of a cache, its values in shared memory; a warp. */

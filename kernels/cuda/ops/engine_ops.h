@@ -35,6 +35,7 @@ typedef struct sw_bf16_rows {
 } sw_bf16_rows;
 
 /* x [n, hidden] = embed[ids] * scale + positions[first_row + position]. `positions` may be NULL.
+ * No kernel behind starts before all that are ahead have ended.
  * Position of row t: first[t / seq_len] + t % seq_len, with `first` on the device; NULL: 0. */
 typedef struct sw_embed_args {
     float *x;
@@ -136,6 +137,8 @@ typedef struct sw_attn_args {
     int n_heads, n_kv_heads, head_dim, v_head_dim;
     int64_t window;
     float scale, cap;
+    bool cache_is_there;         /* decode with heads: `first`, keys and values but for the newest
+                                  * were there before the kernel ahead could start */
     void *scratch;               /* decode: sw_cuda_decode_scratch_bytes, zeroed at first; of many
                                   * queries sw_attention_wide_bytes (attention_wgmma.h), or NULL */
     int64_t scratch_bytes;       /* of many queries */

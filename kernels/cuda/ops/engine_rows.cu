@@ -28,7 +28,8 @@ template <int WIDTH> static __global__ void swk_embed(sw_embed_args a)
 {
     const int64_t row = blockIdx.x, i = WIDTH * (blockIdx.y * (int64_t)N_THREADS + threadIdx.x);
 
-    sw_begin();
+    sw_await_ahead(); /* the next are not to start before: sw_attn_args.cache_is_there */
+    sw_let_next();
     if (i >= a.hidden) return;
     const int64_t id = a.ids[row], at = a.first_row + position_of(row, a.first, a.seq_len);
     sw_eight e = load_elements<WIDTH>(a.embed + id * a.hidden + i), more = {};
