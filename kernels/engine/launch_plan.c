@@ -134,7 +134,6 @@ static bool plan_fused(planner *p, const sw_op *op)
     l = add(p, SW_LAUNCH_FUSED, after == SW_AFTER_GLU ? SW_BUF_G : op->dst, op->src, op->slot);
     l->norm = norm;
     l->after = after;
-    l->may_chain = p->step->has_chain;
     p->at += n_ops;
     return true;
 }
@@ -265,9 +264,7 @@ static void plan_attention(planner *p, const sw_op *op)
     if (step->shows_kv) add(p, SW_LAUNCH_SHOW_KV, SW_BUF_K, SW_BUF_K, NO_SLOT);
     l = add(p, is_decode ? SW_LAUNCH_DECODE : SW_LAUNCH_ATTENTION, op->dst, op->src, op->slot);
     l->is_kv_taken = p->is_kv_taken;
-    if (!is_decode) return;
-    l->heads = heads;
-    l->may_chain = step->has_chain && !p->is_kv_taken;
+    if (is_decode) l->heads = heads;
 }
 
 static void plan_latent_kv(planner *p, const sw_op *op)

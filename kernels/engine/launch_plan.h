@@ -61,7 +61,6 @@ typedef struct sw_planned_launch {
     sw_site site;           /* SHOW */
     bool adds;              /* NORM, EXPERTS */
     bool is_given;          /* SHOW, LINEAR: the caller's rows stand in for src */
-    bool may_chain;         /* FUSED, DECODE: goes into the chain of steps, if that takes it */
     bool is_kv_taken;       /* HEADS, ATTENTION, DECODE: keys and values are another layer's */
     bool is_routed;         /* EXPERTS: the router has read something of its own */
     sw_slot coded_for;      /* NORM, GLU: the linear in this slot, which comes next and alone reads
@@ -110,7 +109,6 @@ typedef struct sw_launch_step {
     bool may_choose;        /* sequences may have more keys than are seen: keys are chosen */
     bool is_decode;         /* one query a sequence, against the cache */
     bool is_fused;          /* one token: products take in what stands around them */
-    bool has_chain;         /* and go into a chain */
     bool begins_with_sum;   /* the block before has left X += T */
     bool may_leave_sum;     /* another block follows, which begins with it */
 } sw_launch_step;
@@ -122,7 +120,7 @@ bool sw_launch_plan_knows(sw_op_kind kind);
  * linear changes neither the stream nor what lies beside it, nor makes what is read after it. */
 bool sw_launch_plan_can_begin(const sw_model *m, int64_t layer, sw_half half, sw_site site);
 
-/* The launches of a layer in their order. Those without `may_chain` must find the chain empty.
+/* The launches of a layer in their order.
  * SW_E_BUG: an operation that devices do not have (sw_device_supports refuses such models). */
 sw_code sw_launch_plan_make(sw_launch_plan *out, const sw_model *m, int64_t layer,
                             const sw_launch_weights *weights, const sw_launch_step *step,

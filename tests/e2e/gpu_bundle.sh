@@ -104,8 +104,8 @@ exit "$CODE"
 FAKE
 chmod +x "$T/bin/sanitizer"
 sanitized() { # CODE OF THE TOOL, WHAT IT PRINTS, CODE OF THE CHECK, WORDS ON IT
-    CHECKED=$T/built SANITIZER=$T/bin/sanitizer CODE=$1 SAID=$2 on_card "$3" sanitize racecheck ' test_chain$'
-    line "  racecheck built test_chain: $4"
+    CHECKED=$T/built SANITIZER=$T/bin/sanitizer CODE=$1 SAID=$2 on_card "$3" sanitize racecheck ' test_router$'
+    line "  racecheck built test_router: $4"
 }
 ok='[       OK ] one' bad='[  FAILED  ] one'
 sanitized 0 "$ok" 0 clean

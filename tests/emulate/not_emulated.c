@@ -3,7 +3,6 @@
  */
 #include "kernels/cuda/attention/attention_decode.h"
 #include "kernels/cuda/attention/attention_wgmma.h"
-#include "kernels/cuda/decode/decode_chain.h"
 #include "kernels/cuda/experts/routed.h"
 #include "kernels/cuda/gemm/gemm_rows.h"
 #include "kernels/cuda/ops/engine_ops.h"
@@ -78,45 +77,6 @@ EMU_WEAK sw_code sw_cuda_attention_decode(const sw_attn_args *a, const sw_heads_
 {
     return sw_cuda_attention_decode_any(a, heads, how, err);
 }
-
-EMU_WEAK sw_code sw_cuda_chain_new(sw_decode_chain **out, const sw_attn_args *shape, int sm,
-                                   void *d_scratch, sw_err *err)
-{
-    (void)shape, (void)sm, (void)d_scratch, (void)err;
-    *out = NULL;
-    return SW_OK;
-}
-
-EMU_WEAK int64_t sw_cuda_chain_scratch_bytes(const sw_attn_args *shape)
-{
-    (void)shape;
-    return 0;
-}
-
-EMU_WEAK void sw_cuda_chain_free(sw_decode_chain *c) { (void)c; }
-
-EMU_WEAK sw_code sw_cuda_chain_product(bool *is_taken, sw_decode_chain *c, const sw_fused_args *a,
-                                       sw_launch how, sw_err *err)
-{
-    (void)c, (void)a, (void)how, (void)err;
-    *is_taken = false;
-    return SW_OK;
-}
-
-EMU_WEAK bool sw_cuda_chain_attention(sw_decode_chain *c, const sw_attn_args *a,
-                                      const sw_heads_args *heads)
-{
-    (void)c, (void)a, (void)heads;
-    return false;
-}
-
-EMU_WEAK sw_code sw_cuda_chain_run(sw_decode_chain *c, sw_launch how, sw_err *err)
-{
-    (void)c, (void)how, (void)err;
-    return SW_OK;
-}
-
-EMU_WEAK void sw_cuda_chain_clear(sw_decode_chain *c) { (void)c; }
 
 EMU_WEAK sw_code sw_routed_plan_for(sw_routed_plan *out, const sw_routed *p,
                                     const sw_cuda_device *device, int rows, sw_err *err)

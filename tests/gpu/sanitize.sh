@@ -5,7 +5,7 @@
 # Exits 1 when a tool reported something or a test failed, 77 without a device or the tool.
 #
 #   bash tests/gpu/sanitize.sh [TOOL...]     racecheck, initcheck, synccheck, memcheck: all of them
-#   ONLY='test_chain|narrow' bash ...        what matches of tool, build, program, filter and kernel
+#   ONLY='test_router|narrow' bash ...        what matches of tool, build, program, filter and kernel
 #   LIST=1 bash ...                          what it would run, a line each
 #
 # Programs are those of CHECKED (CONFIG=checked: smaller tests, and kernels whose order the tools can
@@ -23,8 +23,7 @@ by_kernel=$(sed -n 's/^SW_CUDA_KERNEL("\([a-z0-9_]*\)".*/\1/p' kernels/cuda_kern
 done)
 gemm='test_gemm ring_turns
 test_gemm each_kernel_once'
-ops='test_chain
-test_router
+ops='test_router
 test_scores
 test_made_codes
 test_quantizers special_values
@@ -43,7 +42,6 @@ test_routed whole_units
 test_routed e2m1
 test_routed e2m1_with_biases
 test_engine_products test_one
-test_engine_products test_one_step
 test_engine_products test_experts
 test_engine_products test_combine
 test_engine_ops test_prefill

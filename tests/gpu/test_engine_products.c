@@ -21,7 +21,6 @@
 
 static sw_device *gpu;
 static sw_launch how;
-static sw_decode_chain *chain; /* when set, products are steps of it */
 
 /* The strips of the second do not fill the last CTA. Of four bits, those behind the fourth:
  * multiprocessors with three strips and two, more strips than two CTAs of each can have, gates
@@ -91,8 +90,7 @@ static float *run_one(const sw_fused_args *a, const float *sum, int64_t n_have)
 
     if (a->out == SW_FUSED_ADD) MUST(sw_device_upload(gpu, a->sum, sum, 4 * n_have, err));
     MUST(sw_device_fill(gpu, a->y.d, 0xff, 2 * n_have, err));
-    MUST(fused_enqueue(chain, a, how, err));
-    MUST(sw_cuda_chain_run(chain, how, err));
+    MUST(sw_cuda_one(a, how, err));
     if (a->out != SW_FUSED_ADD) return device_fetch(gpu, a->y.d, n_have);
     have = malloc(4 * (size_t)n_have);
     MUST(sw_device_download(gpu, have, a->sum, 4 * n_have, err));
@@ -181,25 +179,6 @@ static void test_one(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof ones / sizeof *ones; i++)
         if (can_run(&ones[i])) check_one(&ones[i]);
-}
-
-/* Each product that there are chains of as a chain of one. */
-static void test_one_step(void **state)
-{
-    const sw_attn_args shape = {.n_seqs = 1,
-                                .capacity = 64,
-                                .n_heads = 8,
-                                .n_kv_heads = 2,
-                                .v_head_dim = 128,
-                                .n_sms = sw_device_about(gpu)->n_sms};
-
-    (void)state;
-    if (sw_device_about(gpu)->arch != 90) skip();
-    chain = chain_on_device(gpu, &shape);
-    for (size_t i = 0; i < sizeof ones / sizeof *ones; i++)
-        if (ones[i].num && ones[i].scope != SW_ACT_GROUP && can_run(&ones[i])) check_one(&ones[i]);
-    sw_cuda_chain_free(chain);
-    chain = NULL;
 }
 
 /* ---- experts ---- */
@@ -372,7 +351,7 @@ static void test_combine(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one), cmocka_unit_test(test_one_step),
+        cmocka_unit_test(test_one),
         cmocka_unit_test(test_experts), cmocka_unit_test(test_combine),
     };
     int failed = device_open(&gpu);

@@ -26,9 +26,9 @@ EMU_GEMM_GEN := $(addprefix $(BUILD)/gen/kernels/cuda/gemm/,$(addprefix weight_o
              $(foreach kind,int8 e4m3 int4_e4m3,$(addsuffix _$(kind).cu,$(addprefix quantized_input/,split_k/w8a8_split_k \
              two_ctas/w8a8_two_ctas persistent/w8a8_persistent))))
 EMU_REST  := $(addprefix kernels/cuda/,$(addprefix attention/attention_,decode.cu wgmma.cu widen.cu) $(addprefix experts/routed_,few.cu many.cu \
-             run.cu wide.cu sort.cu) decode/decode_chain.cu)
+             run.cu wide.cu sort.cu))
 EMU_REST_GEN := $(foreach kind,int8 e4m3 int4_e4m3,$(BUILD)/gen/kernels/cuda/experts/routed_bytes_$(kind).cu)
-EMU_HOPPER := $(addprefix test_,gemm gemm_blocks gemm_gates engine_ops engine_products newest_key routed chain)
+EMU_HOPPER := $(addprefix test_,gemm gemm_blocks gemm_gates engine_ops engine_products newest_key routed)
 
 EMU_SRC   := $(EMU)/src
 EMU_FROM  := $(shell find kernels/cuda tests/gpu/support -name '*.cu' -o -name '*.cuh')
@@ -89,7 +89,7 @@ EMU_HOP_OBJ := $(EMU_GEMM:%=$(EMU)/%.o) $(EMU_GEMM_GEN:%=$(EMU)/%.o) $(EMU_REST:
 # Two others have a kernel for clusters; a device of 8.0 is not given it.
 $(EMU_HOP_OBJ) $(EMU)/kernels/cuda/ops/engine_pick.cu.o $(EMU)/kernels/cuda/experts/router.cu.o: EMU_FLAGS += -DEMU_ARCH=900
 $(EMU_GEMM:%=$(EMU)/%.o) $(EMU_GEMM_GEN:%=$(EMU)/%.o): EMU_FLAGS += -DSW_CUDA_QUICK
-$(addprefix $(EMU)/hopper/,test_chain test_engine_products): $(EMU)/kernels/cuda/decode/engine_one.cu.o
+$(EMU)/hopper/test_engine_products: $(EMU)/kernels/cuda/decode/engine_one.cu.o
 $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)): $(EMU)/hopper/%: tests/gpu/%.c $(EMU_OBJ) $(EMU_LIGHT_OBJ) $(EMU_HOP_OBJ) $(EMU)/host.a
 	$(EMU_LINK)
 
@@ -122,5 +122,4 @@ emulate-hopper: $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)) ## kernels of Hopper o
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_routed odd_shapes
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_routed many_rows
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_products test_one
-	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_chain
 endif

@@ -265,7 +265,7 @@ static __device__ void norm_row(uint4 (&raw)[N], const one_args &p, const held_n
                                 float *s_part)
 {
     const int n_eights = p.n_units * (UNIT_K / 8);
-    sw_eight e[EIGHTS_MAX] = {}; /* see run_product of decode_chain_kernel.cuh */
+    sw_eight e[EIGHTS_MAX];
     float sum = 0;
 
 #pragma unroll

@@ -7,9 +7,7 @@
 #include "kernels/cuda/ops/engine_launch.cuh"
 #include "kernels/cuda/ptx/ptx_mma.cuh"
 
-#ifndef N_WARPS
-#define N_WARPS 8 /* that multiply; decode_chain_kernel.cuh has more */
-#endif
+#define N_WARPS 8 /* that multiply */
 #define N_THREADS (32 * N_WARPS)
 #define N_CHANNELS 16
 #define UNIT_K 128

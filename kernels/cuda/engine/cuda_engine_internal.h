@@ -3,7 +3,6 @@
 #ifndef SW_KERNELS_CUDA_ENGINE_CUDA_ENGINE_INTERNAL_H
 #define SW_KERNELS_CUDA_ENGINE_CUDA_ENGINE_INTERNAL_H
 
-#include "kernels/cuda/decode/decode_chain.h"
 #include "kernels/cuda/decode/quantize_made.h"
 #include "kernels/cuda/gemm/cublaslt/cublaslt.h"
 #include "kernels/cuda/ops/engine_chosen.h"
@@ -210,12 +209,11 @@ typedef struct sw_device_run {
     bool awaits_sum;        /* the block before has left X += T to this one, */
     bool may_leave_sum;     /* and this one may leave it to the next */
     bool is_fused;          /* one token: products take in what stands around them */
-    sw_decode_chain *chain; /* or NULL; what it holds goes before anything else */
 } sw_device_run;
 
 /* The block program of run->block. Sets run->awaits_sum for the block after it. */
 sw_code sw_device_run_block(sw_device_run *run, sw_err *err) SW_MUST_USE;
-/* One launch of a plan; runs the chain before it unless it may go into the chain. */
+/* One launch of a plan. */
 sw_code sw_device_launch(sw_device_run *run, const sw_planned_launch *l, sw_err *err) SW_MUST_USE;
 /* A launch of kind SW_LAUNCH_OP, in cuda_ops.c. */
 sw_code sw_device_run_op(sw_device_run *run, const sw_planned_launch *l, sw_err *err) SW_MUST_USE;

@@ -142,15 +142,16 @@ static sw_fused_args fused_args(const sw_device_run *run, const sw_planned_launc
 static sw_code launch_fused(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
     const sw_fused_args a = fused_args(run, l);
-    bool is_step = false;
-    sw_code rc;
 
-    if (l->may_chain) {
-        rc = sw_cuda_chain_product(&is_step, run->chain, &a, run->e->how, err);
-        if (rc != SW_OK || is_step) return rc;
-        if ((rc = sw_cuda_chain_run(run->chain, run->e->how, err)) != SW_OK) return rc;
-    }
     return sw_cuda_one(&a, run->e->how, err);
+}
+
+/* Gates and ups of bytes are faster by the kernel of several tokens, with the norm in a kernel of
+ * its own: products of one token take E4M3 by way of F16, six instructions for each of them. */
+static bool is_faster_apart(const sw_device_run *run, sw_slot slot, sw_launch_after after)
+{
+    return after == SW_AFTER_GLU && run->block->linear[slot].tiles.container_bits == 8 &&
+           run->e->device.sm == 90 && sw_device_takes_glu(run, slot);
 }
 
 uint8_t sw_device_fusable(const sw_device_run *run, sw_slot slot)
@@ -165,7 +166,8 @@ uint8_t sw_device_fusable(const sw_device_run *run, sw_slot slot)
             l.after = (sw_launch_after)after;
             l.norm = has_norm ? SW_SLOT_NORM_ATTN : SW_SLOT_COUNT;
             a = fused_args(run, &l);
-            if (sw_cuda_one_can(&a)) bits |= SW_LAUNCH_FUSABLE(after, has_norm);
+            if (sw_cuda_one_can(&a) && !is_faster_apart(run, slot, l.after))
+                bits |= SW_LAUNCH_FUSABLE(after, has_norm);
         }
     return (uint8_t)bits;
 }
@@ -302,14 +304,8 @@ static sw_code launch_decode(sw_device_run *run, const sw_planned_launch *l, sw_
 {
     sw_attn_args a = attention_args(run, l);
     const sw_heads_args heads = heads_args(run, l);
-    sw_code rc;
 
     a.cache_is_there = run->follows_embedding && heads.k.d;
-
-    if (l->may_chain) {
-        if (sw_cuda_chain_attention(run->chain, &a, &heads)) return SW_OK;
-        if ((rc = sw_cuda_chain_run(run->chain, run->e->how, err)) != SW_OK) return rc;
-    }
     return sw_cuda_attention_decode(&a, &heads, run->e->how, err);
 }
 
@@ -372,7 +368,5 @@ static sw_code (*const launch_table[SW_LAUNCH_COUNT])(sw_device_run *run,
 
 sw_code sw_device_launch(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
-    const sw_code rc = l->may_chain ? SW_OK : sw_cuda_chain_run(run->chain, run->e->how, err);
-
-    return rc == SW_OK ? launch_table[l->kind](run, l, err) : rc;
+    return launch_table[l->kind](run, l, err);
 }

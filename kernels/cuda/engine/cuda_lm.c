@@ -437,8 +437,6 @@ sw_code sw_device_lm_run(sw_device_lm *part, sw_device_run *run, const sw_device
         rc = run_block(part, run, l, err);
         run->kv = NULL;
     }
-    if (rc == SW_OK) return sw_cuda_chain_run(run->chain, e->how, err);
-    sw_cuda_chain_clear(run->chain);
     return rc;
 }
 

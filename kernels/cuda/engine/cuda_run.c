@@ -32,7 +32,6 @@ sw_code sw_device_run_block(sw_device_run *run, sw_err *err)
                                  .may_choose = sw_device_run_may_choose(run),
                                  .is_decode = run->is_decode,
                                  .is_fused = run->is_fused,
-                                 .has_chain = run->chain != NULL,
                                  .begins_with_sum = run->awaits_sum,
                                  .may_leave_sum = run->may_leave_sum};
     sw_launch_weights weights;

@@ -182,8 +182,7 @@ static sw_device_run run_of_step(const sw_device_session *s, const sw_session_pa
                            .d_first = p->d_first,
                            .is_decode = true,
                            .is_fused = s->n_seqs <= SW_FUSED_SEQS_MAX,
-                           .d_decode_scratch = p->d_decode_scratch,
-                           .chain = p->chain};
+                           .d_decode_scratch = p->d_decode_scratch};
 }
 
 /* What a part does of a step, from kernels of its device alone. */

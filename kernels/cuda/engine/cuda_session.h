@@ -20,7 +20,6 @@ typedef struct sw_session_part {
     uint32_t *d_ids;   /* [n_seqs] tokens fed last, in the first part and where they are drawn */
     float *d_x;
     void *d_decode_scratch;
-    sw_decode_chain *chain; /* of steps of one sequence; NULL: kernels of their own */
     cudaGraphExec_t graph;
     int64_t graph_generation; /* of the workspace it was captured with */
     sw_device_store store;

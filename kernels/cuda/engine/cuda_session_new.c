@@ -107,30 +107,19 @@ static sw_attn_args shape_of(const sw_device_session *s, const sw_device_engine 
                           .n_sms = e->device.n_sms};
 }
 
-/* What attention of a step needs, and the chain it may be in: not where blocks come from the host,
- * whose copies go between kernels, nor where layers have heads of several sizes. */
+/* What attention of a step needs. */
 static sw_code take_scratch(sw_device_session *s, sw_session_part *p, sw_err *err)
 {
     const sw_device_engine *e = p->lm->e;
-    const sw_attn_args shape = shape_of(s, e, 0);
-    bool has_others = false;
     int64_t size_bytes = 0;
-    void *d_scratch = NULL;
-    sw_code rc;
 
     for (int64_t l = 0; l < e->m->n_layers; l++) {
         const sw_attn_args its = shape_of(s, e, l);
 
-        has_others = has_others || e->m->sizes_of[l];
         if (sw_model_has_attention(e->m, l))
             size_bytes = sw_max_i64(size_bytes, sw_cuda_decode_scratch_bytes(&its));
     }
-    if (size_bytes && (rc = take_zeros(&p->d_decode_scratch, p, size_bytes, err)) != SW_OK)
-        return rc;
-    if (has_others || s->n_seqs > SW_FUSED_SEQS_MAX || p->lm->streamed) return SW_OK;
-    if ((rc = take_zeros(&d_scratch, p, sw_cuda_chain_scratch_bytes(&shape), err)) != SW_OK)
-        return rc;
-    return sw_cuda_chain_new(&p->chain, &shape, e->device.sm, d_scratch, err);
+    return size_bytes ? take_zeros(&p->d_decode_scratch, p, size_bytes, err) : SW_OK;
 }
 
 static sw_code start_state(sw_device_session *s, sw_err *err)
@@ -237,7 +226,6 @@ void sw_device_session_free(sw_device_session *s)
     for (int i = 0; i < s->n_parts; i++) {
         (void)!sw_device_use(s->parts[i].lm->e->gpu, &ignored);
         sw_session_drop_graph(&s->parts[i]);
-        sw_cuda_chain_free(s->parts[i].chain);
         sw_device_store_free(&s->parts[i].store);
     }
     sw_device_hop_free(s->back);

@@ -53,32 +53,3 @@ sw_tiles fused_tiles(sw_device *gpu, const sw_qtensor *q)
     free(codes), free(scales), free(zeros);
     return t;
 }
-
-void *zeros_on_device(sw_device *gpu, int64_t size_bytes)
-{
-    void *d = NULL;
-
-    MUST(sw_device_take(&d, gpu, size_bytes, 1, "test", err));
-    MUST(sw_device_fill(gpu, d, 0, size_bytes, err));
-    return d;
-}
-
-sw_decode_chain *chain_on_device(sw_device *gpu, const sw_attn_args *shape)
-{
-    sw_decode_chain *chain = NULL;
-
-    MUST(sw_cuda_chain_new(&chain, shape, sw_device_about(gpu)->arch,
-                           zeros_on_device(gpu, sw_cuda_chain_scratch_bytes(shape)), err));
-    return chain;
-}
-
-sw_code fused_enqueue(sw_decode_chain *chain, const sw_fused_args *a, sw_launch how, sw_err *err)
-{
-    bool is_step = false;
-    sw_code rc;
-
-    if (!chain) return sw_cuda_one(a, how, err);
-    rc = sw_cuda_chain_product(&is_step, chain, a, how, err);
-    assert_true(rc != SW_OK || is_step);
-    return rc;
-}

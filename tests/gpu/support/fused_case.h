@@ -2,7 +2,7 @@
 #ifndef SW_TESTS_GPU_SUPPORT_FUSED_CASE_H
 #define SW_TESTS_GPU_SUPPORT_FUSED_CASE_H
 
-#include "kernels/cuda/decode/decode_chain.h"
+#include "kernels/cuda/ops/engine_ops.h"
 #include "tests/gpu/support/device_case.h"
 
 #define F16 SW_DTYPE_F16
@@ -21,11 +21,7 @@ typedef struct fused_case {
 void fused_weight(sw_qtensor *out, const fused_case *c, uint64_t seed);
 /* How the inputs are quantized. */
 void fused_act(sw_fused_args *a, const fused_case *c);
-/* These live until the device is closed; the chain is the caller's. */
+/* These live until the device is closed. */
 sw_tiles fused_tiles(sw_device *gpu, const sw_qtensor *q);
-void *zeros_on_device(sw_device *gpu, int64_t size_bytes);
-sw_decode_chain *chain_on_device(sw_device *gpu, const sw_attn_args *shape);
-/* As a step of the chain, which must take it; without one by a kernel of its own. */
-sw_code fused_enqueue(sw_decode_chain *chain, const sw_fused_args *a, sw_launch how, sw_err *err);
 
 #endif

@@ -96,9 +96,8 @@ static void say_fused(char *text, const sw_planned_launch *l)
 {
     const char *const dst = l->after == SW_AFTER_ADD ? "X" : buffers[l->dst];
 
-    say(text, "%s %s %s %s%s(", l->may_chain ? "chain" : "one", dst,
-        l->after == SW_AFTER_ADD ? "+=" : "=", l->after == SW_AFTER_GLU ? "glu " : "",
-        slots[l->slot]);
+    say(text, "one %s %s %s%s(", dst, l->after == SW_AFTER_ADD ? "+=" : "=",
+        l->after == SW_AFTER_GLU ? "glu " : "", slots[l->slot]);
     if (l->norm == SW_SLOT_COUNT)
         say(text, "%s)", buffers[l->src]);
     else
@@ -107,7 +106,7 @@ static void say_fused(char *text, const sw_planned_launch *l)
 
 static void say_attention(char *text, const sw_planned_launch *l)
 {
-    if (l->kind == SW_LAUNCH_DECODE) say(text, l->may_chain ? "chain " : "one ");
+    if (l->kind == SW_LAUNCH_DECODE) say(text, "one ");
     say(text, "%s = attention(%s%s)", buffers[l->dst], buffers[l->src],
         l->slot == SW_SLOT_COUNT ? "" : ", sinks");
     if (l->kind == SW_LAUNCH_DECODE) say_heads(text, &l->heads);

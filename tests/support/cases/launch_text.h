@@ -3,7 +3,7 @@
  *   N = norm_attn(X += T)           a norm, here with the addition before it; "X += T" alone
  *   Q = q(N)                        a product; "given" in place of N: rows of the caller
  *   one G = glu gate(norm_mlp(X))   a product of one token with the norm before it and the
- *                                   activation behind it; "chain": it may go into the chain
+ *                                   activation behind it
  *   heads norm_q norm_k turn Q turn K
  *   one A = attention(Q) turn Q     attention of one query, with what it does to the heads first
  *   Q = head_norm(Q, norm_q)        an operation by itself: its name, source and slot

@@ -14,7 +14,7 @@ typedef enum step_kind {
     WHOLE,  /* whole sequences without a cache, from the middle of a model */
     PROMPT, /* the same into a cache */
     LONG,   /* the same of a text that may have more keys than are seen */
-    ONE,    /* one token with a chain, products of all weights, gates and ups joined */
+    ONE,    /* one token, products of all weights, gates and ups joined */
     ONE_LONG
 } step_kind;
 
@@ -24,7 +24,7 @@ static void check_step(const char *name, int64_t layer, step_kind kind, const ch
     const sw_launch_step step = {.from = SW_SITE_COUNT, .stop_at = (sw_site)SW_RUN_ALL,
                                  .has_cache = kind != WHOLE, .is_decode = is_one,
                                  .may_choose = kind == LONG || kind == ONE_LONG,
-                                 .is_fused = is_one, .has_chain = is_one, .begins_with_sum = true,
+                                 .is_fused = is_one, .begins_with_sum = true,
                                  .may_leave_sum = true};
     sw_launch_weights weights = {.is_qkv_joined = false, .is_gate_joined = is_one};
     static sw_model m;
@@ -40,14 +40,14 @@ static void test_granite(void **state)
     (void)state;
     check_step("recipes/granite", 0, ONE,
                "X += T\n"
-               "chain Q = q(norm_attn(X))\n"
-               "chain K = k(norm_attn(X))\n"
-               "chain V = v(norm_attn(X))\n"
-               "chain A = attention(Q) turn Q turn K\n"
-               "chain T = o(A)\n"
+               "one Q = q(norm_attn(X))\n"
+               "one K = k(norm_attn(X))\n"
+               "one V = v(norm_attn(X))\n"
+               "one A = attention(Q) turn Q turn K\n"
+               "one T = o(A)\n"
                "X += T\n"
-               "chain G = glu gate(norm_mlp(X))\n"
-               "chain T = down(G)\n"
+               "one G = glu gate(norm_mlp(X))\n"
+               "one T = down(G)\n"
                "leaves X += T\n");
 }
 
@@ -90,13 +90,13 @@ static void test_bloom(void **state)
     (void)state;
     check_step("recipes/bloom", 0, ONE,
                "X += T\n"
-               "chain QKV = qkv(norm_attn(X))\n"
+               "one QKV = qkv(norm_attn(X))\n"
                "Q = split_groups(QKV)\n"
                "heads\n"
                "A = attention(Q)\n"
-               "chain X += o(A)\n"
+               "one X += o(A)\n"
                "U = act(U)\n"
-               "chain X += down(U)\n");
+               "one X += down(U)\n");
 }
 
 /* Norms behind the rotation and without a weight; queries that grow are rotated before attention,
@@ -124,16 +124,16 @@ static void test_heads(void **state)
                "leaves X += T\n");
     check_step("recipes/mistral3_ministral3", 0, ONE,
                "X += T\n"
-               "chain Q = q(norm_attn(X))\n"
-               "chain K = k(norm_attn(X))\n"
-               "chain V = v(norm_attn(X))\n"
+               "one Q = q(norm_attn(X))\n"
+               "one K = k(norm_attn(X))\n"
+               "one V = v(norm_attn(X))\n"
                "turn Q\n"
                "Q = temper(Q)\n"
                "turn K\n"
-               "chain A = attention(Q)\n"
-               "chain X += o(A)\n"
-               "chain G = glu gate(norm_mlp(X))\n"
-               "chain X += down(G)\n");
+               "one A = attention(Q)\n"
+               "one X += o(A)\n"
+               "one G = glu gate(norm_mlp(X))\n"
+               "one X += down(G)\n");
 }
 
 /* The shared expert's gate reads the norm, so that is made before it, and T waits for experts. */
@@ -142,15 +142,15 @@ static void test_qwen2_moe(void **state)
     (void)state;
     check_step("recipes/qwen2_moe", 1, ONE,
                "X += T\n"
-               "chain Q = q(norm_attn(X))\n"
-               "chain K = k(norm_attn(X))\n"
-               "chain V = v(norm_attn(X))\n"
-               "chain A = attention(Q) turn Q turn K\n"
-               "chain X += o(A)\n"
-               "chain SG = shared_gate(norm_mlp(X))\n"
-               "chain SU = shared_up(norm_mlp(X))\n"
+               "one Q = q(norm_attn(X))\n"
+               "one K = k(norm_attn(X))\n"
+               "one V = v(norm_attn(X))\n"
+               "one A = attention(Q) turn Q turn K\n"
+               "one X += o(A)\n"
+               "one SG = shared_gate(norm_mlp(X))\n"
+               "one SU = shared_up(norm_mlp(X))\n"
                "SG = act(SG) * SU\n"
-               "chain T = shared_down(SG)\n"
+               "one T = shared_down(SG)\n"
                "N = norm_mlp(X)\n"
                "T = row_gate(N, shared_router)\n"
                "T += experts(N)\n"
@@ -189,16 +189,16 @@ static void test_gemma4(void **state)
                "X = scale(X, layer_scale)\n");
     check_step("recipes/gemma4", 0, ONE,
                "X += T\n"
-               "chain Q = q(norm_attn(X))\n"
-               "chain K = k(norm_attn(X))\n"
-               "chain V = v(norm_attn(X))\n"
+               "one Q = q(norm_attn(X))\n"
+               "one K = k(norm_attn(X))\n"
+               "one V = v(norm_attn(X))\n"
                "V = head_norm(V)\n"
-               "chain A = attention(Q) norm_q norm_k turn Q turn K\n"
-               "chain T = o(A)\n"
+               "one A = attention(Q) norm_q norm_k turn Q turn K\n"
+               "one T = o(A)\n"
                "T = norm_after_attn(T)\n"
                "X += T\n"
-               "chain G = glu gate(norm_mlp(X))\n"
-               "chain T = down(G)\n"
+               "one G = glu gate(norm_mlp(X))\n"
+               "one T = down(G)\n"
                "T = norm_after_mlp(T)\n"
                "X += T\n"
                "N = bf16(X)\n"
@@ -216,13 +216,13 @@ static void test_gemma4_shared(void **state)
     (void)state;
     check_step("recipes/gemma4", 3, ONE,
                "X += T\n"
-               "chain Q = q(norm_attn(X))\n"
+               "one Q = q(norm_attn(X))\n"
                "one A = attention(Q) norm_q turn Q of another layer\n"
-               "chain T = o(A)\n"
+               "one T = o(A)\n"
                "T = norm_after_attn(T)\n"
                "X += T\n"
-               "chain G = glu gate(norm_mlp(X))\n"
-               "chain T = down(G)\n"
+               "one G = glu gate(norm_mlp(X))\n"
+               "one T = down(G)\n"
                "T = norm_after_mlp(T)\n"
                "X += T\n"
                "N = bf16(X)\n"
@@ -314,24 +314,24 @@ static void test_deepseek_v4(void **state)
                "X += T\n"
                "M = mix_streams(X, hyper_attn)\n"
                "N = norm_attn(M)\n"
-               "chain Q_A = q_a(N)\n"
+               "one Q_A = q_a(N)\n"
                "Q_A = norm_q_a(Q_A)\n"
-               "chain Q = q_b(Q_A)\n"
+               "one Q = q_b(Q_A)\n"
                "Q = head_norm(Q)\n"
-               "chain K = k(N)\n"
+               "one K = k(N)\n"
                "K = norm_k_row(K)\n"
                "turn K\n"
                "turn Q\n"
                "A = near_far(Q, sinks)\n"
                "O_RANK = group_linear(A, o_a)\n"
-               "chain T = o(O_RANK)\n"
+               "one T = o(O_RANK)\n"
                "X = add_streams(T)\n"
                "M = mix_streams(X, hyper_mlp)\n"
                "N = norm_mlp(M)\n"
-               "chain SG = shared_gate(N)\n"
-               "chain SU = shared_up(N)\n"
+               "one SG = shared_gate(N)\n"
+               "one SU = shared_up(N)\n"
                "SG = act(SG) * SU\n"
-               "chain T = shared_down(SG)\n"
+               "one T = shared_down(SG)\n"
                "T += experts(N)\n"
                "X = add_streams(T)\n"
                "X = merge_streams(X)\n");
@@ -448,12 +448,12 @@ static void test_chosen_keys_of_one(void **state)
     (void)state;
     check_step("recipes/glm_moe_dsa_sparse", 0, ONE_LONG,
                "X += T\n"
-               "chain Q_A = q_a(norm_attn(X))\n"
+               "one Q_A = q_a(norm_attn(X))\n"
                "Q_A = norm_q_a(Q_A)\n"
-               "chain Q = q_b(Q_A)\n"
-               "chain KV_A = kv_a(norm_attn(X))\n"
+               "one Q = q_b(Q_A)\n"
+               "one KV_A = kv_a(norm_attn(X))\n"
                "LATENT = norm_kv_a(LATENT)\n"
-               "chain KV_B = kv_b(LATENT)\n"
+               "one KV_B = kv_b(LATENT)\n"
                "turn Q\n"
                "turn K_ROPE\n"
                "K V = latent(KV_B)\n"
@@ -461,28 +461,28 @@ static void test_chosen_keys_of_one(void **state)
                "Q_A = index(N)\n"
                "heads\n"
                "A = attention(Q)\n"
-               "chain X += o(A)\n"
-               "chain G = glu gate(norm_mlp(X))\n"
-               "chain X += down(G)\n");
+               "one X += o(A)\n"
+               "one G = glu gate(norm_mlp(X))\n"
+               "one X += down(G)\n");
     check_step("recipes/glm_moe_dsa_sparse", 1, ONE_LONG,
                "X += T\n"
-               "chain Q_A = q_a(norm_attn(X))\n"
+               "one Q_A = q_a(norm_attn(X))\n"
                "Q_A = norm_q_a(Q_A)\n"
-               "chain Q = q_b(Q_A)\n"
-               "chain KV_A = kv_a(norm_attn(X))\n"
+               "one Q = q_b(Q_A)\n"
+               "one KV_A = kv_a(norm_attn(X))\n"
                "LATENT = norm_kv_a(LATENT)\n"
-               "chain KV_B = kv_b(LATENT)\n"
+               "one KV_B = kv_b(LATENT)\n"
                "turn Q\n"
                "turn K_ROPE\n"
                "K V = latent(KV_B)\n"
                "Q = take_index(Q)\n"
                "heads\n"
                "A = attention(Q)\n"
-               "chain X += o(A)\n"
-               "chain SG = shared_gate(norm_mlp(X))\n"
-               "chain SU = shared_up(norm_mlp(X))\n"
+               "one X += o(A)\n"
+               "one SG = shared_gate(norm_mlp(X))\n"
+               "one SU = shared_up(norm_mlp(X))\n"
                "SG = act(SG) * SU\n"
-               "chain T = shared_down(SG)\n"
+               "one T = shared_down(SG)\n"
                "N = norm_mlp(X)\n"
                "T += experts(N)\n"
                "leaves X += T\n");

@@ -24,7 +24,7 @@ static void test_gated_delta(void **state)
                                    .has_tap = true, .half = SW_HALF_ATTENTION};
     const sw_launch_step one = {.from = SW_SITE_COUNT, .stop_at = (sw_site)SW_RUN_ALL,
                                 .has_cache = true, .is_decode = true, .is_fused = true,
-                                .has_chain = true, .may_leave_sum = true};
+                                .may_leave_sum = true};
     sw_launch_weights all = joined;
     sw_model m;
 
@@ -44,15 +44,15 @@ static void test_gated_delta(void **state)
     memset(all.fusable, 0x3f, sizeof all.fusable);
     all.fusable[SW_SLOT_MIX_B] = all.fusable[SW_SLOT_MIX_A] = 0;
     check_plan(&m, 0, &all, &one,
-               "chain MIX = mix_in(norm_attn(X))\n"
-               "chain MIX_Z = mix_z(norm_attn(X))\n"
+               "one MIX = mix_in(norm_attn(X))\n"
+               "one MIX_Z = mix_z(norm_attn(X))\n"
                "N = norm_attn(X)\n"
                "MIX_B = mix_b(N)\n"
                "MIX_A = mix_a(N)\n"
                "MIX_O = gated_delta(MIX)\n"
-               "chain X += mix_out(MIX_O)\n"
-               "chain G = glu gate(norm_mlp(X))\n"
-               "chain X += down(G)\n");
+               "one X += mix_out(MIX_O)\n"
+               "one G = glu gate(norm_mlp(X))\n"
+               "one X += down(G)\n");
 }
 
 static void test_kimi_delta(void **state)

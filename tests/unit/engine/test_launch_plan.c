@@ -24,14 +24,14 @@ static sw_launch_weights fusable(void)
     return w;
 }
 
-/* Steps: a prompt into a cache, from the middle of a model; one token with a chain; one of each of
- * several sequences. */
+/* Steps: a prompt into a cache, from the middle of a model; one token; one of each of several
+ * sequences. */
 static const sw_launch_step prompt = {.from = SW_SITE_COUNT, .stop_at = (sw_site)SW_RUN_ALL,
                                       .has_cache = true, .begins_with_sum = true,
                                       .may_leave_sum = true};
 static const sw_launch_step one_token = {.from = SW_SITE_COUNT, .stop_at = (sw_site)SW_RUN_ALL,
                                          .has_cache = true, .is_decode = true, .is_fused = true,
-                                         .has_chain = true, .may_leave_sum = true};
+                                         .may_leave_sum = true};
 static const sw_launch_step sequences = {.from = SW_SITE_COUNT, .stop_at = (sw_site)SW_RUN_ALL,
                                          .has_cache = true, .is_decode = true,
                                          .may_leave_sum = true};
@@ -153,11 +153,11 @@ static void test_llama_decode(void **state)
     (void)state;
     read_model(&m, "arch/llama");
     check_plan(&m, 0, &all, &one_token,
-               "chain Q = q(norm_attn(X))\n"
-               "chain A = attention(Q) turn Q turn K\n"
-               "chain X += o(A)\n"
-               "chain G = glu gate(norm_mlp(X))\n"
-               "chain X += down(G)\n");
+               "one Q = q(norm_attn(X))\n"
+               "one A = attention(Q) turn Q turn K\n"
+               "one X += o(A)\n"
+               "one G = glu gate(norm_mlp(X))\n"
+               "one X += down(G)\n");
     /* no kernel normalizes rows of q's width, and none at all takes o and down */
     some.is_qkv_joined = some.is_gate_joined = false;
     some.fusable[SW_SLOT_Q] = SW_LAUNCH_FUSABLE(SW_AFTER_STORE, false);
@@ -165,17 +165,17 @@ static void test_llama_decode(void **state)
     check_plan(&m, 0, &some, &one_token,
                "N = norm_attn(X)\n"
                "Q = q(N)\n"
-               "chain K = k(N)\n"
-               "chain V = v(N)\n"
-               "chain A = attention(Q) turn Q turn K\n"
+               "one K = k(N)\n"
+               "one V = v(N)\n"
+               "one A = attention(Q) turn Q turn K\n"
                "T = o(A)\n"
                "X += T\n"
-               "chain G = gate(norm_mlp(X))\n"
-               "chain U = up(norm_mlp(X))\n"
+               "one G = gate(norm_mlp(X))\n"
+               "one U = up(norm_mlp(X))\n"
                "G = act(G) * U\n"
                "T = down(G)\n"
                "leaves X += T\n");
-    several.is_fused = several.has_chain = false;
+    several.is_fused = false;
     several.begins_with_sum = true;
     check_plan(&m, 0, &all, &several,
                "N = norm_attn(X += T)\n"
@@ -260,11 +260,11 @@ static void test_qwen3(void **state)
                "T = down(G)\n"
                "leaves X += T\n");
     check_plan(&m, 0, &all, &one_token,
-               "chain Q = q(norm_attn(X))\n"
-               "chain A = attention(Q) norm_q norm_k turn Q turn K\n"
-               "chain X += o(A)\n"
-               "chain G = glu gate(norm_mlp(X))\n"
-               "chain X += down(G)\n");
+               "one Q = q(norm_attn(X))\n"
+               "one A = attention(Q) norm_q norm_k turn Q turn K\n"
+               "one X += o(A)\n"
+               "one G = glu gate(norm_mlp(X))\n"
+               "one X += down(G)\n");
 }
 
 /* Norms behind each half: its output is stored, and added by the norm that follows. */
@@ -292,13 +292,13 @@ static void test_gemma3(void **state)
     one.begins_with_sum = true;
     check_plan(&m, 0, &all, &one,
                "X += T\n"
-               "chain Q = q(norm_attn(X))\n"
-               "chain A = attention(Q) norm_q norm_k turn Q turn K\n"
-               "chain T = o(A)\n"
+               "one Q = q(norm_attn(X))\n"
+               "one A = attention(Q) norm_q norm_k turn Q turn K\n"
+               "one T = o(A)\n"
                "T = norm_after_attn(T)\n"
                "X += T\n"
-               "chain G = glu gate(norm_mlp(X))\n"
-               "chain T = down(G)\n"
+               "one G = glu gate(norm_mlp(X))\n"
+               "one T = down(G)\n"
                "T = norm_after_mlp(T)\n"
                "leaves X += T\n");
 }
@@ -313,7 +313,6 @@ static void test_olmo2(void **state)
     (void)state;
     read_model(&m, "arch/olmo2");
     one.begins_with_sum = true;
-    one.has_chain = false;
     check_plan(&m, 0, &all, &one,
                "X += T\n"
                "N = bf16(X)\n"
@@ -350,9 +349,9 @@ static void test_gpt_oss(void **state)
                "T = experts(N)\n"
                "leaves X += T\n");
     check_plan(&m, 0, &all, &one_token,
-               "chain Q = q(norm_attn(X))\n"
-               "chain A = attention(Q, sinks) turn Q turn K\n"
-               "chain X += o(A)\n"
+               "one Q = q(norm_attn(X))\n"
+               "one A = attention(Q, sinks) turn Q turn K\n"
+               "one X += o(A)\n"
                "N = norm_mlp(X)\n"
                "T = experts(N)\n"
                "leaves X += T\n");
@@ -390,11 +389,11 @@ static void test_phi3(void **state)
                "T = down(G)\n"
                "leaves X += T\n");
     check_plan(&m, 0, &all, &one_token,
-               "chain QKV = qkv(norm_attn(X))\n"
-               "chain A = attention(Q) turn Q turn K\n"
-               "chain X += o(A)\n"
-               "chain G = glu gate_up(norm_mlp(X))\n"
-               "chain X += down(G)\n");
+               "one QKV = qkv(norm_attn(X))\n"
+               "one A = attention(Q) turn Q turn K\n"
+               "one X += o(A)\n"
+               "one G = glu gate_up(norm_mlp(X))\n"
+               "one X += down(G)\n");
 }
 
 /* Layer norms have a bias, which no product takes in. */
@@ -409,13 +408,13 @@ static void test_gpt2(void **state)
     w.has_norm_bias[SW_SLOT_NORM_ATTN] = w.has_norm_bias[SW_SLOT_NORM_MLP] = true;
     check_plan(&m, 0, &w, &one_token,
                "N = norm_attn(X)\n"
-               "chain QKV = qkv(N)\n"
-               "chain A = attention(Q)\n"
-               "chain X += o(A)\n"
+               "one QKV = qkv(N)\n"
+               "one A = attention(Q)\n"
+               "one X += o(A)\n"
                "N = norm_mlp(X)\n"
-               "chain U = up(N)\n"
+               "one U = up(N)\n"
                "U = act(U)\n"
-               "chain X += down(U)\n");
+               "one X += down(U)\n");
 }
 
 /* Layer 0 is dense, layer 1 has experts and one for every token. What that one puts out is not
@@ -448,21 +447,21 @@ static void test_deepseek(void **state)
                "leaves X += T\n");
     all.is_qkv_joined = all.is_gate_joined = false;
     check_plan(&m, 1, &all, &one_token,
-               "chain Q_A = q_a(norm_attn(X))\n"
+               "one Q_A = q_a(norm_attn(X))\n"
                "Q_A = norm_q_a(Q_A)\n"
-               "chain Q = q_b(Q_A)\n"
-               "chain KV_A = kv_a(norm_attn(X))\n"
+               "one Q = q_b(Q_A)\n"
+               "one KV_A = kv_a(norm_attn(X))\n"
                "LATENT = norm_kv_a(LATENT)\n"
-               "chain KV_B = kv_b(LATENT)\n"
+               "one KV_B = kv_b(LATENT)\n"
                "turn Q\n"
                "turn K_ROPE\n"
                "K V = latent(KV_B)\n"
-               "chain A = attention(Q)\n"
-               "chain X += o(A)\n"
-               "chain SG = shared_gate(norm_mlp(X))\n"
-               "chain SU = shared_up(norm_mlp(X))\n"
+               "one A = attention(Q)\n"
+               "one X += o(A)\n"
+               "one SG = shared_gate(norm_mlp(X))\n"
+               "one SU = shared_up(norm_mlp(X))\n"
                "SG = act(SG) * SU\n"
-               "chain T = shared_down(SG)\n"
+               "one T = shared_down(SG)\n"
                "N = norm_mlp(X)\n"
                "T += experts(N)\n"
                "leaves X += T\n");
@@ -513,7 +512,7 @@ static void test_order(void **state)
     sw_launch_step tapped = prompt, stopped = prompt, one = one_token;
 
     (void)state;
-    tapped.has_cache = stopped.has_cache = one.has_chain = false;
+    tapped.has_cache = stopped.has_cache = false;
     tapped.has_tap = one.begins_with_sum = true;
     stopped.stop_at = SW_SITE_ATTN_IN;
     check_plan(&m, 0, &apart, &tapped,
