@@ -85,6 +85,12 @@ typedef struct sw_cuda_plan {
                           never before sm_90 */
     bool starts_early; /* start before the kernel that quantizes X has ended: for tiles of
                           which one CTA fills a multiprocessor */
+    /* The last channels by a second launch, which begins where CTAs of the first end: other tiles
+     * may fill the device where whole rounds of the first's leave few blocks. */
+    struct sw_cuda_rest {
+        int64_t from;            /* the first of them, a multiple of 64; 0: there are none */
+        int kernel, tile, split; /* as above */
+    } rest;
 } sw_cuda_plan;
 
 /* Choose kernel, tile and split for a problem. A pure function: needs no device. `kernel` is a name

@@ -400,7 +400,9 @@ static void sweep(bench *b, const sample *s, const double *dense_us)
                 if (!sw_cuda_kernels[k].can_run(&p, t)) continue;
                 if (!is_worth_a_try(b, &sw_cuda_kernels[k].tiles[t], split)) continue;
                 for (int early = 0; early <= (b->f->scope != SW_ACT_NONE); early++) {
-                    b->plan = (sw_cuda_plan){k, t, split, b->device, true, early};
+                    b->plan = (sw_cuda_plan){.kernel = k, .tile = t, .split = split,
+                                             .device = b->device, .overlap = true,
+                                             .starts_early = early};
                     report(b, s, dense_us);
                 }
             }

@@ -134,7 +134,7 @@ static void check_all(gpu_case *c, int salt)
     for (int k = 0; k < sw_cuda_n_kernels; k++)
         for (int t = 0; t < *sw_cuda_kernels[k].n_tiles && is_wanted(k); t++)
             for (int split = 1; split <= SPLIT_MAX; split += 1 + (salt + t + split) % 3) {
-                sw_cuda_plan plan = {k, t, split, h200, true, split % 2};
+                sw_cuda_plan plan = {k, t, split, h200, true, split % 2, {0}};
 
                 if (sw_cuda_kernels[k].can_run(&c->problem, t)) check(c, &plan);
             }
@@ -185,7 +185,7 @@ static void each_kernel_once(void **state)
         gpu_case_expect(&c);
         for (int k = 0; k < sw_cuda_n_kernels; k++) {
             const int n_tiles = *sw_cuda_kernels[k].n_tiles;
-            sw_cuda_plan plan = {k, v % n_tiles, 1 + v / 3 % 3, h200, true, v % 2};
+            sw_cuda_plan plan = {k, v % n_tiles, 1 + v / 3 % 3, h200, true, v % 2, {0}};
 
             if (!is_wanted(k)) continue;
             for (int t = 0; t < n_tiles && !sw_cuda_kernels[k].can_run(&c.problem, plan.tile); t++)
@@ -275,7 +275,7 @@ static void full_pairs(void **state)
         gpu_case_new(&c, &s);
         gpu_case_expect(&c);
         for (int t = 0; t < *sw_cuda_kernels[kernel].n_tiles; t++) {
-            sw_cuda_plan plan = {kernel, t, 1, h200, true, t % 2};
+            sw_cuda_plan plan = {kernel, t, 1, h200, true, t % 2, {0}};
 
             if (sw_cuda_kernels[kernel].can_run(&c.problem, t)) check(&c, &plan);
         }
@@ -304,7 +304,7 @@ static void many_blocks(void **state)
             int kernel = sw_cuda_kernel_find(kernels[i % 2]);
 
             for (int t = 0; t < *sw_cuda_kernels[kernel].n_tiles && is_wanted(kernel); t++) {
-                sw_cuda_plan plan = {kernel, t, 1, {90, n_sms[i / 2]}, true, false};
+                sw_cuda_plan plan = {kernel, t, 1, {90, n_sms[i / 2]}, true, false, {0}};
 
                 if (sw_cuda_kernels[kernel].can_run(&c.problem, t)) check(&c, &plan);
             }
@@ -320,7 +320,8 @@ static void shared_rounds(void **state)
 
     (void)state;
     for (int i = 0; i < 8; i++) {
-        sw_cuda_plan plan = {sw_cuda_kernel_find("w8a8_persistent"), 0, 1, {90, 9}, true, false};
+        sw_cuda_plan plan = {.kernel = sw_cuda_kernel_find("w8a8_persistent"), .split = 1,
+                             .device = {90, 9}, .overlap = true};
         gpu_shape s = shape_of(of[i % 4], 600, 520, 1024);
         gpu_case c;
 
@@ -476,7 +477,7 @@ static void check_one_hots(gpu_shape s)
     sw_qtensor_decode(w, &c.q);
     for (int k = 0; k < sw_cuda_n_kernels; k++)
         for (int t = 0; t < *sw_cuda_kernels[k].n_tiles; t++) {
-            sw_cuda_plan plan = {k, t, 1 + t % 3, h200, true, false};
+            sw_cuda_plan plan = {k, t, 1 + t % 3, h200, true, false, {0}};
 
             if (is_wanted(k) && sw_cuda_kernels[k].can_run(&c.problem, t))
                 check_one_hot(&c, &plan, w);
@@ -556,7 +557,7 @@ static void faults_show(void **state)
     for (int k = 0; k < sw_cuda_n_kernels; k++)
         for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
             gpu_shape s = shape_of(faults[i].variant, 16, 256, 256);
-            sw_cuda_plan plan = {k, 0, 1, h200, true, false};
+            sw_cuda_plan plan = {k, 0, 1, h200, true, false, {0}};
             gpu_case c;
 
             gpu_case_new(&c, &s);

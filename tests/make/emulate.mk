@@ -28,7 +28,7 @@ EMU_GEMM_GEN := $(addprefix $(BUILD)/gen/kernels/cuda/gemm/,$(addprefix weight_o
 EMU_REST  := $(addprefix kernels/cuda/,$(addprefix attention/attention_,decode.cu wgmma.cu widen.cu) $(addprefix experts/routed_,few.cu many.cu \
              run.cu wide.cu sort.cu))
 EMU_REST_GEN := $(foreach kind,int8 e4m3 int4_e4m3,$(BUILD)/gen/kernels/cuda/experts/routed_bytes_$(kind).cu)
-EMU_HOPPER := $(addprefix test_,gemm gemm_blocks gemm_gates engine_ops engine_products newest_key routed)
+EMU_HOPPER := $(addprefix test_,gemm gemm_blocks gemm_gates gemm_parts engine_ops engine_products newest_key routed)
 
 EMU_SRC   := $(EMU)/src
 EMU_FROM  := $(shell find kernels/cuda tests/gpu/support -name '*.cu' -o -name '*.cuh')
@@ -115,6 +115,7 @@ emulate-hopper: $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)) ## kernels of Hopper o
 	$(Q)SW_EMULATE_SM=90 SW_GEMM_KERNEL=w4a16_split_k $(EMU)/hopper/test_gemm each_kernel_once
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_gemm_blocks
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_gemm_gates
+	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_gemm_parts
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_ops test_prefill_here
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_ops test_pick
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_ops test_decode_here

@@ -141,14 +141,15 @@ extern "C" sw_code sw_cuda_gemm_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
     return SW_OK;
 }
 
-/* Of quantized inputs only with one scale a channel and a token, and bytes in whole stages. */
+/* Of quantized inputs only with one scale a channel and a token, and bytes in whole stages. Gates
+ * and their ups lie in different parts of a product. */
 extern "C" bool sw_cuda_gemm_takes_glu(const sw_cuda_gemm *p, const sw_cuda_plan *plan)
 {
     const sw_tiles *t = &p->tiles;
     const bool is_plain = t->container_bits == 8 && t->n_groups == 1 && t->k_in % 128 == 0 &&
                           p->act.scope != SW_ACT_GROUP;
 
-    return sw_cuda_kernels[plan->kernel].tiles[plan->tile].takes_gates &&
+    return sw_cuda_kernels[plan->kernel].tiles[plan->tile].takes_gates && !plan->rest.from &&
            p->dtype == SW_DTYPE_BF16 && t->n_out % 128 == 0 &&
            (p->act.scope == SW_ACT_NONE || is_plain) && p->glu.act != SW_MLP_RELU_SQUARED;
 }
@@ -158,26 +159,83 @@ static bool quantizes(const sw_cuda_gemm *p)
     return p->act.scope != SW_ACT_NONE && !p->x_codes.d_codes;
 }
 
+/* The plan of the last channels as one of all of them. */
+static sw_cuda_plan rest_of(const sw_cuda_plan *plan)
+{
+    sw_cuda_plan rest = *plan;
+
+    rest.kernel = plan->rest.kernel;
+    rest.tile = plan->rest.tile;
+    rest.split = plan->rest.split;
+    rest.rest.from = 0;
+    return rest;
+}
+
+/* Channels `from` to `to` of p: their tiles, scales and zero points lie together. */
+static sw_cuda_gemm channels_of(const sw_cuda_gemm *p, int64_t from, int64_t to)
+{
+    const sw_tiles *t = &p->tiles;
+    const int64_t tile = from / SW_TILE_N;
+    sw_cuda_gemm part = *p;
+
+    part.tiles.n_out = to - from;
+    part.tiles.codes = t->codes + tile * sw_tiles_k(t->k_in) * sw_tile_bytes(t->container_bits);
+    part.tiles.scales = (const uint8_t *)t->scales +
+                        sw_tiles_scales_bytes(t->spec.scale_dtype, from, t->n_groups);
+    if (t->zeros) part.tiles.zeros = t->zeros + sw_tiles_zeros_bytes(from, t->n_groups);
+    part.d_y = (uint16_t *)p->d_y + from;
+    return part;
+}
+
 extern "C" size_t sw_cuda_gemm_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan)
 {
     size_t codes = quantizes(p) ? sw_cuda_codes_bytes(p->m, p->tiles.k_in, &p->act) : 0;
+    size_t behind = sw_cuda_kernels[plan->kernel].workspace_bytes(p, plan);
 
-    return codes + sw_cuda_kernels[plan->kernel].workspace_bytes(p, plan);
+    if (plan->rest.from) {
+        const sw_cuda_plan rest = rest_of(plan);
+        size_t more = sw_cuda_kernels[rest.kernel].workspace_bytes(p, &rest);
+
+        if (more > behind) behind = more;
+    }
+    return codes + behind;
+}
+
+static bool can_run_plan(const sw_cuda_gemm *p, const sw_cuda_plan *plan)
+{
+    const sw_cuda_kernel *kernel = &sw_cuda_kernels[plan->kernel];
+
+    return plan->tile < *kernel->n_tiles && kernel->can_run(p, plan->tile);
+}
+
+/* In one launch or two. The second writes what the first does not, and no weights. */
+static sw_code run_parts(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
+                         void *stream, sw_err *err)
+{
+    const sw_cuda_plan last = rest_of(plan);
+    sw_cuda_gemm part = channels_of(p, 0, plan->rest.from ? plan->rest.from : p->tiles.n_out);
+    sw_code rc = sw_cuda_kernels[plan->kernel].run(&part, plan, d_workspace, stream, err);
+
+    if (rc || !plan->rest.from) return rc;
+    part = channels_of(p, plan->rest.from, p->tiles.n_out);
+    part.may_overlap = true;
+    return sw_cuda_kernels[last.kernel].run(&part, &last, d_workspace, stream, err);
 }
 
 extern "C" sw_code sw_cuda_gemm_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan,
                                     void *d_workspace, void *stream, sw_err *err)
 {
-    const sw_cuda_kernel *kernel = &sw_cuda_kernels[plan->kernel];
+    const sw_cuda_plan rest = rest_of(plan);
     int64_t k_in = p->tiles.k_in;
     sw_cuda_gemm with_codes = *p;
     sw_code rc = check(p, err);
 
     if (rc || p->m == 0) return rc;
-    if (plan->tile >= *kernel->n_tiles || !kernel->can_run(p, plan->tile))
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s cannot run this problem", kernel->name);
+    if (!can_run_plan(p, plan) || (plan->rest.from && !can_run_plan(p, &rest)))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s cannot run this problem",
+                       sw_cuda_kernels[plan->kernel].name);
     if (p->glu.is_wanted && !sw_cuda_gemm_takes_glu(p, plan))
-        return SW_FAIL(err, SW_E_BUG, "%s of gates and ups", kernel->name);
+        return SW_FAIL(err, SW_E_BUG, "%s of gates and ups", sw_cuda_kernels[plan->kernel].name);
     if (quantizes(p)) {
         with_codes.x_codes = sw_cuda_codes_at(d_workspace, p->m, k_in, &p->act);
         rc = sw_cuda_quantize(&with_codes.x_codes, p->d_x, p->x_stride, p->dtype, p->m, k_in,
@@ -186,5 +244,5 @@ extern "C" sw_code sw_cuda_gemm_run(const sw_cuda_gemm *p, const sw_cuda_plan *p
         if (rc) return rc;
         d_workspace = (uint8_t *)d_workspace + sw_cuda_codes_bytes(p->m, k_in, &p->act);
     }
-    return kernel->run(&with_codes, plan, d_workspace, stream, err);
+    return run_parts(&with_codes, plan, d_workspace, stream, err);
 }
