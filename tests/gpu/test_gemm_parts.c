@@ -7,10 +7,11 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "tests/gpu/support/gpu_case.h"
 #include "tests/gpu/support/emulated.h"
+#include "tests/gpu/support/gpu_case.h"
 
 #define W4A16 "w4a16_split_k"
+#define W8A8 "w8a8_split_k"
 #define MANY "w4a16_persistent"
 
 /* Weights and rows; X and Y are BF16. Y is where the copy engine can store it: elsewhere another
@@ -30,7 +31,7 @@ static const struct {
     {SW_NUM_INT4, 128, false, false, SW_DTYPE_BF16, SW_ACT_NONE, 3, 0, MANY, W4A16},
     {SW_NUM_INT4, 64, true, false, SW_DTYPE_BF16, SW_ACT_NONE, 0, 0, W4A16, W4A16},
     {SW_NUM_INT3, 128, false, false, SW_DTYPE_BF16, SW_ACT_NONE, 0, 8, W4A16, MANY},
-    {SW_NUM_INT8, 0, false, false, SW_DTYPE_F32, SW_ACT_TOKEN, 3, 0, "w8a8_split_k", "w8a8_split_k"},
+    {SW_NUM_INT8, 0, false, false, SW_DTYPE_F32, SW_ACT_TOKEN, 3, 0, W8A8, W8A8},
 };
 
 static gpu_shape shape_of(int i, int64_t m)

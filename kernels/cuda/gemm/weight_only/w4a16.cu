@@ -1,6 +1,7 @@
 /* w4a16.cu - plan and launch the kernels of integer codes of 2, 3 and 4 bits: one row of the table.
  */
 
+#include "kernels/cuda/gemm/weight_only/w4a16_many.h"
 #include "kernels/cuda/gemm/weight_only/weight_only_args.h"
 #include "kernels/cuda/gemm/weight_only/weight_only_kernels.h"
 
@@ -53,7 +54,8 @@ static const struct {
 } tiles_by_m[] = {
     {8, {"m8_c128"}, {"m8_c128"}},
     {16, {"m16_c128"}, {"m16_c128"}},
-    {32, {"t32_c128"}, {"t32_c256", "t32_c128"}},
+    {32, {"s32_c128", "t32_c128"}, {"s32_c128", "t32_c256", "t32_c128"}},
+    {48, {"s48_c128", "s64_c128", "t64_c128"}, {"s48_c128", "s64_c128", "t64_c128"}},
     {64, {"s64_c128", "t64_c128"}, {"s64_c128", "t64_c128"}},
     {128, {"s128_c128", "t64_c128"}, {"s128_c256", "s128_c128", "t128_c256", "t64_c128"}},
     {INT64_MAX,
@@ -63,49 +65,59 @@ static const struct {
 
 /* Where measuring found better than the rule below, in tests/bench/h200-narrow.csv and, of up to 16
  * tokens and of 2 and 3 bits, h200-narrow-codes.csv; 2048 x 4096 to 7168 x 4096 and what splits k
- * in five or more on an H100 (h100-few-tokens.txt). A row that cannot run is passed by. */
+ * in five or more on an H100 (h100-few-tokens.txt); s32_c128, s48_c128 and s64_c192 in
+ * w4a16-tokens.txt. A row that cannot run is passed by. */
 static const sw_cuda_measured measured[] = {
-    {2048, 4096, 8, "m8_c128", 4},      {2048, 4096, 16, "m8_c128", 2},
-    {2048, 4096, 32, "m16_c128", 2},    {2048, 4096, 64, "t32_c128", 2},
-    {2048, 4096, 128, "s64_c128", 2},   {2048, 4096, 128, "t64_c128", 2},
-    {2048, 4096, 256, "s64_c128", 1},   {2048, 4096, 256, "t64_c128", 1},
-    {4096, 4096, 8, "m8_c128", 4},      {4096, 4096, 16, "m16_c128k1", 8},
-    {4096, 4096, 16, "m16_c128", 4},    {4096, 4096, 32, "m16_c128", 2},
-    {4096, 4096, 64, "t32_c128", 2},    {4096, 4096, 128, "s64_c128", 2},
-    {4096, 4096, 128, "t64_c128", 2},   {4096, 4096, 256, "s128_c128", 2},
-    {4096, 6144, 8, "m8_c128", 4},      {4096, 6144, 16, "m16_c128k1", 5},
-    {4096, 6144, 16, "m16_c128", 3},    {4096, 6144, 32, "t32_c128", 4},
-    {4096, 6144, 64, "s64_c128", 4},    {4096, 6144, 64, "t64_c128", 4},
-    {4096, 6144, 128, "s128_c128", 2},  {4096, 6144, 256, "s128_c256", 2},
-    {4096, 6144, 256, "s128_c128", 1},  {7168, 4096, 8, "m8_c128x3", 7},
-    {7168, 4096, 8, "m8_c128", 5},      {7168, 4096, 16, "m16_c128k1", 8},
-    {7168, 4096, 16, "m16_c128", 5},    {7168, 4096, 32, "t32_c128", 6},
-    {7168, 4096, 64, "s64_c128", 7},    {7168, 4096, 64, "t64_c128", 7},
-    {7168, 4096, 128, "s64_c128", 2},   {7168, 4096, 128, "t64_c128", 2},
-    {7168, 4096, 256, "s128_c128", 2},  {4096, 28672, 8, "m8_c128", 1},
-    {4096, 28672, 16, "m16_c128", 1},   {4096, 28672, 32, "t32_c128", 1},
-    {4096, 28672, 64, "s64_c128", 1},   {4096, 28672, 64, "t64_c128", 1},
-    {4096, 28672, 256, "s128_c256", 1}, {14336, 4096, 8, "m8_c128x3", 8},
-    {14336, 4096, 8, "m8_c128", 6},     {14336, 4096, 16, "m16_c128k1", 8},
-    {14336, 4096, 16, "m16_c128", 6},   {14336, 4096, 32, "t32_c128", 7},
-    {14336, 4096, 64, "s64_c128", 7},   {14336, 4096, 64, "t64_c128", 7},
-    {14336, 4096, 128, "s64_c128", 2},  {14336, 4096, 256, "s128_c128", 2},
-    {8192, 8192, 8, "m8_c128", 3},      {8192, 8192, 16, "m16_c128", 2},
-    {8192, 8192, 32, "t32_c128", 2},    {8192, 8192, 64, "s64_c128", 2},
-    {8192, 8192, 64, "t64_c128", 2},    {8192, 8192, 128, "s128_c128", 2},
-    {8192, 8192, 256, "s128_c256", 2},  {8192, 8192, 256, "s128_c128", 1},
-    {8192, 10240, 8, "m8_c128x3", 4},   {8192, 10240, 8, "m8_c128", 2},
-    {8192, 10240, 16, "m16_c128k1", 4}, {8192, 10240, 16, "m16_c128", 2},
-    {8192, 10240, 32, "t32_c256", 5},   {8192, 10240, 32, "t32_c128", 2},
-    {8192, 10240, 64, "s64_c128", 2},   {8192, 10240, 64, "t64_c128", 2},
-    {8192, 10240, 128, "s128_c256", 2}, {8192, 10240, 256, "s128_c256", 1},
-    {8192, 57344, 8, "m8_c128", 1},     {8192, 57344, 16, "m16_c128", 1},
-    {8192, 57344, 32, "t32_c256", 1},   {8192, 57344, 32, "t32_c128", 1},
-    {8192, 57344, 64, "s64_c128", 1},   {8192, 57344, 64, "t64_c128", 1},
-    {8192, 57344, 256, "s128_c256", 1}, {28672, 8192, 8, "m8_c128", 2},
-    {28672, 8192, 16, "m16_c128", 2},   {28672, 8192, 32, "t32_c128", 2},
-    {28672, 8192, 64, "s64_c128", 2},   {28672, 8192, 64, "t64_c128", 2},
-    {28672, 8192, 128, "s128_c128", 2}, {28672, 8192, 256, "s128_c256", 2},
+    {2048, 4096, 8, "m8_c128", 4}, {2048, 4096, 16, "m8_c128", 2}, {2048, 4096, 32, "m16_c128", 2},
+    {2048, 4096, 64, "s32_c128", 2}, {2048, 4096, 64, "t32_c128", 2},
+    {2048, 4096, 128, "s64_c128", 2}, {2048, 4096, 128, "t64_c128", 2},
+    {2048, 4096, 256, "s64_c128", 1}, {2048, 4096, 256, "t64_c128", 1},
+    {4096, 4096, 8, "m8_c128", 4}, {4096, 4096, 16, "m16_c128k1", 8},
+    {4096, 4096, 16, "m16_c128", 4}, {4096, 4096, 32, "m16_c128", 2},
+    {4096, 4096, 64, "s32_c128", 2}, {4096, 4096, 64, "t32_c128", 2},
+    {4096, 4096, 128, "s64_c128", 2}, {4096, 4096, 128, "t64_c128", 2},
+    {4096, 4096, 256, "s128_c128", 2}, {4096, 6144, 8, "m8_c128", 4},
+    {4096, 6144, 16, "m16_c128k1", 5}, {4096, 6144, 16, "m16_c128", 3},
+    {4096, 6144, 32, "s32_c128", 4}, {4096, 6144, 32, "t32_c128", 4},
+    {4096, 6144, 48, "s48_c128", 4}, {4096, 6144, 64, "s64_c128", 4},
+    {4096, 6144, 64, "t64_c128", 4}, {4096, 6144, 128, "s128_c128", 2},
+    {4096, 6144, 256, "s128_c256", 2}, {4096, 6144, 256, "s128_c128", 1},
+    {7168, 4096, 8, "m8_c128x3", 7}, {7168, 4096, 8, "m8_c128", 5},
+    {7168, 4096, 16, "m16_c128k1", 8}, {7168, 4096, 16, "m16_c128", 5},
+    {7168, 4096, 32, "s32_c128", 6}, {7168, 4096, 32, "t32_c128", 6},
+    {7168, 4096, 48, "s48_c128", 6}, {7168, 4096, 64, "s64_c128", 7},
+    {7168, 4096, 64, "t64_c128", 7}, {7168, 4096, 128, "s64_c128", 2},
+    {7168, 4096, 128, "t64_c128", 2}, {7168, 4096, 256, "s128_c128", 2},
+    {4096, 28672, 8, "m8_c128", 1}, {4096, 28672, 16, "m16_c128", 1},
+    {4096, 28672, 32, "s32_c128", 1}, {4096, 28672, 32, "t32_c128", 1},
+    {4096, 28672, 48, "s48_c128", 1}, {4096, 28672, 64, "s64_c128", 1},
+    {4096, 28672, 64, "t64_c128", 1}, {4096, 28672, 256, "s128_c256", 1},
+    {14336, 4096, 8, "m8_c128x3", 8}, {14336, 4096, 8, "m8_c128", 6},
+    {14336, 4096, 16, "m16_c128k1", 8}, {14336, 4096, 16, "m16_c128", 6},
+    {14336, 4096, 32, "s32_c128", 7}, {14336, 4096, 32, "t32_c128", 7},
+    {14336, 4096, 48, "s48_c128", 7}, {14336, 4096, 64, "s64_c128", 7},
+    {14336, 4096, 64, "t64_c128", 7}, {14336, 4096, 128, "s64_c128", 2},
+    {14336, 4096, 256, "s128_c128", 2}, {8192, 8192, 8, "m8_c128", 3},
+    {8192, 8192, 16, "m16_c128", 2}, {8192, 8192, 32, "s32_c128", 2},
+    {8192, 8192, 32, "t32_c128", 2}, {8192, 8192, 48, "s48_c128", 2},
+    {8192, 8192, 64, "s64_c128", 2}, {8192, 8192, 64, "t64_c128", 2},
+    {8192, 8192, 128, "s128_c128", 2}, {8192, 8192, 256, "s128_c256", 2},
+    {8192, 8192, 256, "s128_c128", 1}, {8192, 10240, 8, "m8_c128x3", 4},
+    {8192, 10240, 8, "m8_c128", 2}, {8192, 10240, 16, "m16_c128k1", 4},
+    {8192, 10240, 16, "m16_c128", 2}, {8192, 10240, 32, "s32_c128", 2},
+    {8192, 10240, 32, "t32_c256", 5}, {8192, 10240, 32, "t32_c128", 2},
+    {8192, 10240, 64, "s64_c192", 2}, {8192, 10240, 64, "s64_c128", 2},
+    {8192, 10240, 64, "t64_c128", 2}, {8192, 10240, 128, "s128_c256", 2},
+    {8192, 10240, 256, "s128_c256", 1}, {8192, 57344, 8, "m8_c128", 1},
+    {8192, 57344, 16, "m16_c128", 1}, {8192, 57344, 32, "s32_c128", 1},
+    {8192, 57344, 32, "t32_c256", 1}, {8192, 57344, 32, "t32_c128", 1},
+    {8192, 57344, 48, "s48_c128", 1}, {8192, 57344, 64, "s64_c128", 1},
+    {8192, 57344, 64, "t64_c128", 1}, {8192, 57344, 256, "s128_c256", 1},
+    {28672, 8192, 8, "m8_c128", 2}, {28672, 8192, 16, "m16_c128", 2},
+    {28672, 8192, 32, "s32_c128", 2}, {28672, 8192, 32, "t32_c128", 2},
+    {28672, 8192, 48, "s48_c128", 2}, {28672, 8192, 64, "s64_c128", 2},
+    {28672, 8192, 64, "t64_c128", 2}, {28672, 8192, 128, "s128_c128", 2},
+    {28672, 8192, 256, "s128_c256", 2},
 };
 
 static int tile_named(const char *name)
@@ -160,60 +172,6 @@ static const sw_cuda_measured *measured_for(const sw_cuda_gemm *p)
     return NULL;
 }
 
-/* CTAs that a split of k may have: one a multiprocessor; of these, clusters of more than two can
- * use about 6 in 7, since each must lie in one GPC. */
-static int64_t most_ctas(int split, int n_sms)
-{
-    return split == 1 ? INT64_MAX : split == 2 ? n_sms : n_sms - n_sms / 7;
-}
-
-/* What the busiest multiprocessor does, in products of a token and a channel over a stage, some 22
- * picoseconds: of a stage those, 72 for each channel that is brought and converted, and 48 for each
- * token; 5 << 16, 7 us, for each round of blocks, and 1 << 16 for each CTA that adds to a sum. So
- * 400 times of an H100 and an H200 have it (tests/bench/w4a16-tokens.txt), and of 44 problems in
- * them it takes the best of each. */
-static int64_t work_of(int64_t n_ctas, const sw_cuda_tile *tile, int split, const sw_cuda_gemm *p,
-                       int n_sms)
-{
-    int64_t c = tile->n_channels, t = tile->n_tokens;
-    int64_t n_stages = sw_cuda_up(sw_cuda_up(p->tiles.k_in, SW_WEIGHT_ONLY_STAGE_K), split);
-
-    return sw_cuda_up(n_ctas, n_sms) * (n_stages * (c * t + 72 * c + 48 * t) + (5 << 16)) +
-           split * (1 << 16);
-}
-
-/* Tiles for more than 64 tokens where all of them can run, of which work_of() tells the best: of
- * equals the first. Not those of two CTAs a multiprocessor: they lose by more than it counts. */
-static const char *const tiles_of_many[] = {
-    "s128_c256", "s128_c192", "s128_c128", "s80_c192",  "s80_c128", "s104_c192",
-    "s104_c128", "s160_c192", "s160_c128", "s192_c192", "s208_c128",
-};
-
-/* What has no tile of 192 channels goes by the tables above. */
-static bool are_many(const sw_cuda_gemm *p, const sw_cuda_device *device)
-{
-    return p->m > 64 && !is_narrow(p, device) && sw_w4a16_can_run(p, tile_named("s128_c192"));
-}
-
-static void plan_many(sw_cuda_plan *out, const sw_cuda_gemm *p)
-{
-    int64_t least = INT64_MAX, most_split = sw_cuda_up(p->tiles.k_in, SW_WEIGHT_ONLY_STAGE_K);
-    int n_sms = out->device.n_sms;
-
-    for (const char *name : tiles_of_many)
-        for (int split = 1; split <= 8 && split <= most_split; split++) {
-            const sw_cuda_tile *tile = &sw_w4a16_tiles[tile_named(name)];
-            int64_t n_ctas = sw_cuda_up(p->tiles.n_out, tile->n_channels) *
-                             sw_cuda_up(p->m, tile->n_tokens) * split;
-            int64_t work = work_of(n_ctas, tile, split, p, n_sms);
-
-            if (work >= least || n_ctas > most_ctas(split, n_sms)) continue;
-            least = work;
-            out->tile = tile_named(name);
-            out->split = split;
-        }
-}
-
 extern "C" bool sw_w4a16_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
     (void)p;
@@ -227,11 +185,11 @@ extern "C" void sw_w4a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
     const sw_cuda_measured *e = measured_for(p);
     bool narrow = is_narrow(p, device);
 
-    *out = {0, 0, 1, *device, true};
-    if (are_many(p, device)) {
-        plan_many(out, p);
+    if (sw_w4a16_are_many(p)) {
+        sw_w4a16_plan_many(out, p, device, false);
         return;
     }
+    *out = {0, 0, 1, *device, true};
     out->tile = e ? tile_named(e->tile) : tile_for(p, narrow ? (p->m + 1) / 2 : p->m);
     if (e) out->split = e->split;
     else if (narrow) out->split = one_cta_each(&sw_w4a16_tiles[out->tile], p, device);

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/gemm/tensor_map.cuh"
 #include "kernels/cuda/gemm/weight_only/persistent/w4a16_persistent_args.h"
+#include "kernels/cuda/gemm/weight_only/w4a16_many.h"
 #include "kernels/cuda/gemm/weight_only/weight_only_kernels.h"
 
 extern "C" const sw_cuda_tile sw_w4a16_persistent_tiles[] = {
@@ -58,28 +59,21 @@ static bool y_is_aligned(const sw_cuda_gemm *p)
     return (uintptr_t)p->d_y % 16 == 0 && p->y_stride % 8 == 0;
 }
 
-/* Blocks of Y, or of a pair two side by side; how many CTAs or pairs there are for them, and how
- * many blocks are done whole: where the last round leaves half of those idle, or more, its blocks
- * are halved. */
-typedef struct nwl_blocks {
-    int64_t all, whole, slots;
-} nwl_blocks;
-
-static nwl_blocks blocks_of(const sw_cuda_gemm *p, int tile, int n_sms)
+extern "C" nwl_blocks sw_w4a16_persistent_blocks_of(const sw_cuda_gemm *p, int tile, int n_sms)
 {
     const sw_cuda_tile *t = &sw_w4a16_persistent_tiles[tile];
     int64_t all = sw_cuda_up(p->tiles.n_out, t->n_channels * ctas_of[tile]) *
                   sw_cuda_up(p->m, t->n_tokens);
     int64_t slots = n_sms < ctas_of[tile] ? 1 : n_sms / ctas_of[tile], rest = all % slots;
 
-    return {all, rest * 2 <= slots ? all - rest : all, slots};
+    return {all, rest * 2 <= slots ? all - rest : all, slots, ctas_of[tile] > 1};
 }
 
 /* What the busiest multiprocessor does, in sixths of a block's channels: half a block takes two
  * thirds of a whole one. */
 static int64_t cost_of(const sw_cuda_gemm *p, int tile, int n_sms)
 {
-    nwl_blocks b = blocks_of(p, tile, n_sms);
+    nwl_blocks b = sw_w4a16_persistent_blocks_of(p, tile, n_sms);
 
     return (sw_cuda_up(b.whole, b.slots) * 6 + (b.all > b.whole) * 4) *
            sw_w4a16_persistent_tiles[tile].n_channels;
@@ -92,6 +86,14 @@ static bool is_paired(const sw_cuda_gemm *p, int tile, int n_sms)
            cost_of(p, tile, n_sms) <= cost_of(p, 0, n_sms);
 }
 
+/* The pair of tile's blocks, where there is one that is better, or tile. */
+static int pair_of(const sw_cuda_gemm *p, int tile, int n_sms)
+{
+    for (int t = 1; tile == 0 && t < sw_w4a16_persistent_n_tiles; t++)
+        if (is_paired(p, t, n_sms)) return t;
+    return tile;
+}
+
 /* The first, unless another is a tenth better: by as much the count of blocks misjudges them on an
  * H200 (tests/bench/h200-w4a16-large.csv). */
 static int tile_for(const sw_cuda_gemm *p, int n_sms)
@@ -102,9 +104,7 @@ static int tile_for(const sw_cuda_gemm *p, int n_sms)
         if (ctas_of[t] == 1 && sw_w4a16_persistent_can_run(p, t) &&
             cost_of(p, t, n_sms) * 10 <= cost_of(p, best, n_sms) * 9)
             best = t;
-    for (int t = 1; best == 0 && t < sw_w4a16_persistent_n_tiles; t++)
-        if (is_paired(p, t, n_sms)) best = t;
-    return best;
+    return pair_of(p, best, n_sms);
 }
 
 /* Of up to 256 tokens: with more than one round of blocks, or where the weight-only kernels gain
@@ -118,13 +118,28 @@ static bool suits_few(const sw_cuda_gemm *p, const sw_cuda_device *device, nwl_b
     return b.all > device->n_sms || (other.split == 1 && b.whole * 4 >= device->n_sms * 3);
 }
 
+/* Of up to so many tokens the times of both rows are known well enough to be compared. */
+static bool are_compared(const sw_cuda_gemm *p)
+{
+    return p->m <= MANY_TOKENS && sw_w4a16_are_many(p);
+}
+
+static bool has_less_work(const sw_cuda_gemm *p, const sw_cuda_device *device)
+{
+    sw_cuda_plan ours, other;
+
+    return sw_w4a16_plan_many(&ours, p, device, true) <
+           sw_w4a16_plan_many(&other, p, device, false);
+}
+
 /* With a round of whole blocks that three quarters of the multiprocessors share, or more. */
 extern "C" bool sw_w4a16_persistent_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
     int tile = tile_for(p, device->n_sms);
-    nwl_blocks b = blocks_of(p, tile, device->n_sms);
+    nwl_blocks b = sw_w4a16_persistent_blocks_of(p, tile, device->n_sms);
 
     if (p->m <= 128 || !y_is_aligned(p)) return false;
+    if (are_compared(p)) return has_less_work(p, device);
     if (p->m <= 256) return suits_few(p, device, b);
     return b.whole * 4 >= b.slots * 3 ||
            (p->tiles.k_in <= 4096 && b.all * 2 * 4 >= b.slots * 3);
@@ -133,6 +148,11 @@ extern "C" bool sw_w4a16_persistent_suits(const sw_cuda_gemm *p, const sw_cuda_d
 extern "C" void sw_w4a16_persistent_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
                                          const sw_cuda_device *device)
 {
+    if (are_compared(p)) {
+        sw_w4a16_plan_many(out, p, device, true);
+        if (!out->rest.from) out->tile = pair_of(p, out->tile, device->n_sms);
+        return;
+    }
     *out = {0, tile_for(p, device->n_sms), 1, *device, true};
 }
 
@@ -152,7 +172,7 @@ static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const nwl
                       nwl_maps *maps, void *stream, sw_err *err)
 {
     const sw_cuda_tile *tile = &sw_w4a16_persistent_tiles[plan->tile];
-    const nwl_blocks b = blocks_of(p, plan->tile, plan->device.n_sms);
+    const nwl_blocks b = sw_w4a16_persistent_blocks_of(p, plan->tile, plan->device.n_sms);
     const int n_ctas = ctas_of[plan->tile];
     nwl_args args = args_of(p, b);
     void *params[] = {maps, &args};
