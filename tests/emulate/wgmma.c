@@ -116,7 +116,7 @@ static form form_of(const char *text)
     f.a_is_shared = b && !strchr(b, '{');
     f.b_is_across = strstr(at, "p, 1, 1, 1;") != NULL;
     if (!f.decode || !b || f.k * f.elem_bytes != 32 || n % 8 || n > 256 ||
-        (f.a_is_shared && !strstr(at, "p, 1, 1, 0, 0;")))
+        (f.a_is_shared && !strstr(at, f.elem_bytes == 1 ? "p, 1, 1;" : "p, 1, 1, 0, 0;")))
         emu_fault("not emulated: %s", text);
     return latest = f;
 }
@@ -169,6 +169,16 @@ void emu_wgmma_commit(const emu_operand *op)
 
 /* ---- computing ---- */
 
+/* Row `i`, byte `at` (0 or 16) of an operand whose rows are 32 bytes of k, 8 to an atom. */
+static const unsigned char *along_32(uint64_t desc, int i, int at)
+{
+    const uint32_t begin = (uint32_t)(desc & 0x3fff) << 4;
+    const uint32_t stride = (uint32_t)(desc >> 32 & 0x3fff) << 4;
+
+    return emu_shared_pointer(begin + (uint32_t)(i / 8) * stride + (uint32_t)(i % 8 * 32) +
+                              (uint32_t)(at ^ i % 8 / 4 * 16));
+}
+
 /* Row `i`, byte `at` of an operand whose rows are 128 bytes of k, 8 to an atom. */
 static const unsigned char *along(uint64_t desc, int i, int at)
 {
@@ -193,8 +203,12 @@ static const unsigned char *across(uint64_t desc, int i, int k)
     return emu_swizzled(p);
 }
 
+static bool has_32(uint64_t desc) { return desc >> 62 == 3; }
+
 static void check_descriptor(uint64_t desc)
 {
+    if (has_32(desc) && (desc & 0xf)) emu_fault("an operand that begins inside of an atom");
+    if (has_32(desc)) return;
     if (desc >> 62 != 1) emu_fault("an operand without the 128-byte swizzle");
     if (desc >> 49 & 7) emu_fault("an operand with a base offset");
     if ((desc & 0x3fff) << 4 & 0x380) emu_fault("an operand that begins inside of an atom");
@@ -205,7 +219,8 @@ static void fetch_rows(const form *f, uint64_t desc, int first, int n, float (*t
 {
     for (int i = 0; i < n; i++)
         for (int half = 0; half < 32; half += 16) {
-            const unsigned char *p = along(desc, first + i, half);
+            const unsigned char *p = has_32(desc) ? along_32(desc, first + i, half)
+                                                  : along(desc, first + i, half);
 
             emu_async_read(p, 16);
             for (int j = 0; j < 16 / f->elem_bytes; j++)
