@@ -58,6 +58,8 @@ typedef struct sw_tiles {
                                 say that they take it */
     bool has_usual_scales;   /* sw_tiles_has_usual_scales said so: for kernels that are quicker so;
                                 false where nobody has looked */
+    bool in_columns;         /* codes on a device are in the order of kernels/cuda/gemm/
+                                column_tiles.h: for those that say that they take it */
     float global_scale;      /* as in sw_qtensor */
     float input_scale;
     const int32_t *outlier_cols;    /* as in sw_qtensor; NULL without any */

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "formats/num/act.h"
+#include "kernels/cuda/gemm/column_tiles.h"
 #include "kernels/cuda_gemm.h"
 #include "kernels/ref/ref_tiles.h"
 #include "tests/gpu/support/gpu_dense.h"
@@ -105,6 +106,13 @@ static uint64_t random_codes(test_rng *rng, const format *f)
     return r & 0xbfbfbfbfbfbfbfbf; /* E4M3 below 2 */
 }
 
+static sw_act act_of(const format *f)
+{
+    sw_act act = {&sw_nums[f->x_num], f->scope, f->scope == SW_ACT_GROUP ? 128 : 0, SW_DTYPE_F32};
+
+    return f->scope == SW_ACT_NONE ? (sw_act){0} : act;
+}
+
 static void make_weights(bench *b)
 {
     const format *f = b->f;
@@ -112,6 +120,7 @@ static void make_weights(bench *b)
     sw_qspec spec = {.num = &sw_nums[f->num], .is_symmetric = !f->has_zeros,
                      .group_elems = f->group_elems,
                      .scale_dtype = f->scale_dtype, .scale_rows = f->scale_rows};
+    const sw_act act = act_of(f);
     test_rng rng = {42};
     int64_t n_scales = sw_tiles_n(b->n) * 64 * groups;
     float *scales = malloc(sizeof(float) * (size_t)n_scales);
@@ -138,7 +147,7 @@ static void make_weights(bench *b)
     b->n_copies = bench_copies((int64_t)b->codes_bytes);
     const sw_tiles host = {.spec = spec, .n_out = b->n, .k_in = b->k, .n_groups = groups,
                            .container_bits = sw_tiles_stored_bits(spec.num), .scales = b->scales};
-    for (int i = 0; i < b->n_copies; i++)
+    for (int i = 0; i < b->n_copies; i++) {
         b->tiles[i] = (sw_tiles){.spec = spec, .n_out = b->n, .k_in = b->k, .n_groups = groups,
                                  .container_bits = sw_tiles_stored_bits(spec.num),
                                  .has_usual_scales = sw_tiles_has_usual_scales(&host),
@@ -146,6 +155,8 @@ static void make_weights(bench *b)
                                  .scales = upload(b->scales, b->scales_bytes),
                                  .zeros = b->zeros_bytes ? upload(b->zeros, b->zeros_bytes)
                                                          : NULL};
+        MUST(sw_column_tiles_order(&b->tiles[i], &act, &b->device, b->stream, &err));
+    }
     free(scales);
 }
 
@@ -159,13 +170,6 @@ static void drop_weights(bench *b)
     free(b->codes);
     free(b->scales);
     free(b->zeros);
-}
-
-static sw_act act_of(const format *f)
-{
-    sw_act act = {&sw_nums[f->x_num], f->scope, f->scope == SW_ACT_GROUP ? 128 : 0, SW_DTYPE_F32};
-
-    return f->scope == SW_ACT_NONE ? (sw_act){0} : act;
 }
 
 static sw_cuda_gemm problem_of(const bench *b, int copy)

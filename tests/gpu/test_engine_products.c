@@ -11,6 +11,7 @@
 
 #include "formats/model/model.h"
 #include "formats/num/act.h"
+#include "kernels/cuda/gemm/column_tiles.h"
 #include "kernels/engine/vec/vec.h"
 #include "tests/gpu/support/emulated.h"
 #include "tests/gpu/support/fused_case.h"
@@ -97,6 +98,20 @@ static float *run_one(const sw_fused_args *a, const float *sum, int64_t n_have)
     return have;
 }
 
+/* The same bytes with codes in the order of columns. */
+static void check_columns(sw_fused_args *a, const float *sum, const float *want, int64_t n_want)
+{
+    const sw_cuda_device device = {a->sm, a->n_sms};
+    float *have;
+
+    a->tiles.spec.scale_rows = 128; /* which this product does not ask for */
+    MUST(sw_column_tiles_order(&a->tiles, &a->act_of_x, &device, how.stream, err));
+    assert_int_equal(a->tiles.in_columns, a->sm == 90);
+    have = run_one(a, sum, n_want);
+    assert_memory_equal(have, want, 4 * (size_t)n_want);
+    free(have);
+}
+
 static void check_one(const fused_case *c)
 {
     const int64_t wide = c->n_out / 2, n_have = c->out == SW_FUSED_GLU ? wide : c->n_out;
@@ -142,6 +157,7 @@ static void check_one(const fused_case *c)
         want[i] = glu_of(want[i], want[wide + i]);
     have = run_one(&a, sum, n_have);
     error = relative_l2_double(have, want, n_have);
+    if (c->scope == SW_ACT_GROUP) check_columns(&a, sum, have, n_have);
     free(have);
     /* without the scales of one group of one tile it is another product */
     MUST(sw_device_fill(gpu, (void *)(uintptr_t)a.tiles.scales, 0,

@@ -1,5 +1,6 @@
 /* test_gemm_blocks.c - products of weights whose scales 128 channels share with inputs that have a
- * scale for each 128: kernels that multiply these scales before the sums.
+ * scale for each 128: kernels that multiply these scales before the sums, and codes in the order of
+ * columns.
  * Exit 77 without a GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "kernels/cuda/gemm/column_tiles.h"
 #include "tests/gpu/support/gpu_case.h"
 
 #define BF SW_DTYPE_BF16
@@ -47,7 +49,20 @@ static uint16_t *run(gpu_case *c, const sw_cuda_plan *plan)
     return y;
 }
 
-/* The bytes are those of the kernel that takes any scales, unless a block of Y is shared. */
+/* Codes in the order of columns from here on. */
+static void order(gpu_case *c)
+{
+    const sw_cuda_device device = {90, 132};
+    sw_err err = {0};
+
+    c->problem.tiles.spec.scale_rows = 128;
+    assert_int_equal(sw_column_tiles_order(&c->problem.tiles, &c->problem.act, &device, NULL, &err),
+                     SW_OK);
+    assert_true(c->problem.tiles.in_columns);
+}
+
+/* The bytes are those of the kernel that takes any scales, in either order of codes, unless a block
+ * of Y is shared. */
 static void many_tokens(void **state)
 {
     static const shape shapes[] = {
@@ -55,8 +70,9 @@ static void many_tokens(void **state)
         {260, 72, 1000, 8, 4, HF, BF, false, false},  /* the second of a pair has no channels */
         {40, 264, 256, 0, 132, BF, HF, true, false},  /* fewer tokens than a block has */
         {600, 520, 1024, 0, 9, BF, FF, false, true},
-        {600, 520, 1280, 0, 9, HF, FF, false, false}, /* halves would have five stages */
-        {300, 200, 640, 0, 2, BF, FF, false, false},  /* goes to that kernel too */
+        {600, 520, 1280, 0, 9, HF, FF, false, true},  /* halves of five stages */
+        {300, 200, 640, 0, 2, BF, FF, false, false},  /* an odd number of stages */
+        {300, 200, 680, 0, 2, BF, FF, false, false},  /* half a stage: goes to that kernel too */
         {40, 72, 8704, 0, 2, BF, FF, false, false},   /* scales of W come in three turns */
     };
 
@@ -65,17 +81,21 @@ static void many_tokens(void **state)
         gpu_shape s = shape_of(&shapes[i], 5 + i);
         sw_cuda_plan plan = {.kernel = sw_cuda_kernel_find("w8a8_persistent"), .split = 1,
                              .device = {90, shapes[i].n_sms}, .overlap = true};
-        uint16_t *blocks, *any;
+        uint16_t *blocks, *any, *in_columns;
         gpu_case c;
 
         gpu_case_new(&c, &s);
         gpu_case_expect(&c);
+        any = run(&c, &plan);
+        order(&c);
         blocks = run(&c, &plan);
         c.problem.tiles.spec.scale_rows = 0;
-        any = run(&c, &plan);
+        in_columns = run(&c, &plan);
         if (!shapes[i].is_shared) assert_memory_equal(blocks, any, c.y_bytes);
+        assert_memory_equal(in_columns, any, c.y_bytes);
         free(blocks);
         free(any);
+        free(in_columns);
         gpu_case_free(&c);
     }
 }
@@ -105,7 +125,7 @@ static void some_hundred_tokens(void **state)
         c.problem.tiles.spec.scale_rows = 0;
         any = run(&c, &plan);
         assert_false(sw_cuda_kernels[pairs].can_run(&c.problem, 0));
-        c.problem.tiles.spec.scale_rows = 128;
+        order(&c);
         plan.kernel = pairs;
         for (plan.tile = 0; plan.tile < *sw_cuda_kernels[pairs].n_tiles; plan.tile++) {
             bool shares_k = sw_cuda_kernels[pairs].tiles[plan.tile].name[0] == 'k';
@@ -119,7 +139,19 @@ static void some_hundred_tokens(void **state)
     }
 }
 
-/* Every tile that splits k: bytes as with scales that no channels are known to share. */
+#define SPLITS 2
+
+/* Y of every tile that splits k, each with up to SPLITS CTAs a cluster. */
+static void run_all(uint16_t **y, gpu_case *c, int kernel)
+{
+    sw_cuda_plan plan = {.kernel = kernel, .device = {90, 132}, .overlap = true};
+
+    for (; plan.tile < *sw_cuda_kernels[kernel].n_tiles; plan.tile++)
+        for (plan.split = 1; plan.split <= SPLITS; plan.split++) *y++ = run(c, &plan);
+}
+
+/* Every tile that splits k: bytes as with scales that no channels are known to share, and as with
+ * codes in tiles. */
 static void few_tokens(void **state)
 {
     static const shape shapes[] = {
@@ -127,27 +159,24 @@ static void few_tokens(void **state)
         {64, 72, 2280, 4, 132, HF, BF, false, false}, /* the ring turns over */
     };
     int kernel = sw_cuda_kernel_find("w8a8_split_k");
+    int n = *sw_cuda_kernels[kernel].n_tiles * SPLITS;
 
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         gpu_shape s = shape_of(&shapes[i], 45 + i);
-        sw_cuda_plan plan = {.kernel = kernel, .device = {90, 132}, .overlap = true};
+        uint16_t **y = calloc((size_t)(4 * n), sizeof *y);
         gpu_case c;
 
         gpu_case_new(&c, &s);
         gpu_case_expect(&c);
-        for (; plan.tile < *sw_cuda_kernels[kernel].n_tiles; plan.tile++)
-            for (plan.split = 1; plan.split <= 2; plan.split++) {
-                uint16_t *of[2];
-
-                for (int k = 0; k < 2; k++) {
-                    c.problem.tiles.spec.scale_rows = k ? 128 : 0;
-                    of[k] = run(&c, &plan);
-                }
-                assert_memory_equal(of[0], of[1], c.y_bytes);
-                free(of[0]);
-                free(of[1]);
-            }
+        for (int at = 0; at < 4; at++) {
+            if (at == 2) order(&c);
+            c.problem.tiles.spec.scale_rows = at % 2 ? 128 : 0;
+            run_all(y + at * n, &c, kernel);
+        }
+        for (int k = n; k < 4 * n; k++) assert_memory_equal(y[k], y[k % n], c.y_bytes);
+        for (int k = 0; k < 4 * n; k++) free(y[k]);
+        free(y);
         gpu_case_free(&c);
     }
 }

@@ -100,7 +100,8 @@ static __device__ void multiply_all(float (&sums)[PARTS][2], const one_args &p,
             else if constexpr (KIND == ONE_INT8)
                 add_int8(whole[part], t, at);
             else
-                add_e4m3<KIND>(sums[part], t, at, kind::has_groups ? s_units[u] : 1.0f);
+                add_e4m3<KIND>(sums[part], t, at, kind::has_groups ? s_units[u] : 1.0f,
+                               is_in_columns<KIND>(p));
             if (next < p.n_units) fetch<KIND>(t, p.group_shift, from[part], next);
         }
         asm volatile("cp.async.commit_group;" ::: "memory");

@@ -4,6 +4,7 @@
 #define SW_KERNELS_CUDA_DECODE_ENGINE_ONE_MMA_CUH
 
 #include "formats/model/model.h"
+#include "kernels/cuda/gemm/column_tiles.cuh"
 #include "kernels/cuda/ops/engine_launch.cuh"
 #include "kernels/cuda/ptx/ptx_mma.cuh"
 
@@ -113,6 +114,12 @@ template <int BYTES> static __device__ void copy(void *s_to, const void *from)
         asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
 }
 
+/* In the order of columns a lane reads 16 bytes of a channel, whose words its four lanes own. */
+template <int KIND> static __device__ bool is_in_columns(const one_args &p)
+{
+    return KIND == ONE_E4M3_GROUPS && p.a.tiles.in_columns;
+}
+
 /* Where a lane finds a strip's weights. */
 struct source {
     const uint8_t *codes, *scales, *zeros;
@@ -127,7 +134,8 @@ template <int KIND> static __device__ source source_of(const one_args &p,
     const int64_t record = (int64_t)n_tile * p.n_groups * 64 + 2 * (8 * row + lane / 4);
     source s;
 
-    s.codes = j.codes + 2 * (int64_t)n_tile * p.n_units * tile_bytes + 512 * row + 16 * lane;
+    s.codes = j.codes + 2 * (int64_t)n_tile * p.n_units * tile_bytes + 512 * row +
+              (is_in_columns<KIND>(p) ? sw_column_at(lane % 4, lane / 4) : 16 * lane);
     s.scales = j.scales + record * (kind::is_w4 ? 2 : 4);
     s.zeros = j.zeros + record - lane / 4 % 2 * 2;
     return s;
@@ -243,15 +251,19 @@ static __device__ void add_int8(int (&d)[4], const UNIT &t, const uint4 *x)
 
 /* The tensor cores cut sums off: FP32 takes over after 128 inputs. */
 template <int KIND, typename UNIT>
-static __device__ void add_e4m3(float (&sums)[2], const UNIT &t, const uint4 *x, float x_scale)
+static __device__ void add_e4m3(float (&sums)[2], const UNIT &t, const uint4 *x, float x_scale,
+                                bool in_columns)
 {
     const uint4 one = x[0], two = x[1];
+    const uint32_t b[8] = {one.x, one.y, one.z, one.w, two.x, two.y, two.z, two.w};
     float d[4] = {};
 
-    multiply_e4m3(d, t.code(0), one.x, one.y);
-    multiply_e4m3(d, t.code(1), one.z, one.w);
-    multiply_e4m3(d, t.code(2), two.x, two.y);
-    multiply_e4m3(d, t.code(3), two.z, two.w);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const uint4 codes = t.code(i);
+
+        multiply_e4m3(d, in_columns ? sw_exchange4(codes) : codes, b[2 * i], b[2 * i + 1]);
+    }
     if constexpr (kind_of<KIND>::has_groups) {
         sums[0] += __uint_as_float(t.scale(0)) * x_scale * d[0];
         sums[1] += __uint_as_float(t.scale(1)) * x_scale * d[2];

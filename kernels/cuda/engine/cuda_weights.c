@@ -3,6 +3,7 @@
 
 #include "formats/base/size.h"
 #include "kernels/cuda/engine/cuda_engine_internal.h"
+#include "kernels/cuda/gemm/column_tiles.h"
 #include "kernels/cuda/gemm/marlin_tiles.h"
 
 #define PLACE_ALIGN 256 /* bytes */
@@ -341,8 +342,7 @@ static sw_code load_parts(sw_device_weight *out, sw_device_engine *e, sw_device_
 }
 
 static sw_code load_in_form(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,
-                            const sw_weight *const *parts, int n_parts, tile_form form,
-                            sw_err *err)
+                            const sw_weight *const *parts, int n_parts, tile_form form, sw_err *err)
 {
     memset(out, 0, sizeof *out);
     if (n_parts > 1 && !can_join(e, parts, n_parts, form)) return SW_OK;
@@ -352,7 +352,10 @@ static sw_code load_in_form(sw_device_weight *out, sw_device_engine *e, sw_devic
 sw_code sw_device_weight_load(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,
                               const sw_weight *const *parts, int n_parts, sw_err *err)
 {
-    return load_in_form(out, e, store, parts, n_parts, AS_STORED, err);
+    const sw_code rc = load_in_form(out, e, store, parts, n_parts, AS_STORED, err);
+
+    if (rc != SW_OK) return rc;
+    return sw_column_tiles_order(&out->tiles, &out->act, &e->device, e->how.stream, err);
 }
 
 sw_code sw_device_expert_load(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,

@@ -108,7 +108,8 @@ static int kind_of(const sw_routed *p)
 {
     const sw_act *act = &p->act_of_x;
 
-    if (p->up.is_marlin || p->down.is_marlin || p->up.spec.n_outliers || p->down.spec.n_outliers ||
+    if (p->up.is_marlin || p->down.is_marlin || p->up.in_columns || p->down.in_columns ||
+        p->up.spec.n_outliers || p->down.spec.n_outliers ||
         p->up.spec.scale_dtype != p->down.spec.scale_dtype)
         return -1;
     if (act->scope == SW_ACT_NONE && e2m1_scale_k(&p->up)) /* whole tiles have their scales */

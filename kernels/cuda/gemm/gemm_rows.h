@@ -32,6 +32,17 @@ typedef enum sw_cuda_inputs {
 sw_cuda_weights sw_cuda_weights_of(const sw_tiles *tiles);
 sw_cuda_inputs sw_cuda_inputs_of(const sw_act *act);
 
+/* Does a block of Y of 128 channels, or of the first or last 64 of them, have one scale of W for
+ * each 128 inputs? */
+static inline bool sw_cuda_has_blocks(const sw_tiles *tiles)
+{
+    const sw_qspec *spec = &tiles->spec;
+
+    return spec->group_elems == 128 &&
+           (spec->scale_rows == SW_ROWS_ALL ||
+            (spec->scale_rows > 0 && spec->scale_rows % 128 == 0));
+}
+
 static inline int64_t sw_cuda_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 /* Rows of a box of X: as many as a block has tokens, or as there are. */
 static inline int sw_cuda_x_rows(const sw_cuda_gemm *p, const sw_cuda_tile *tile)

@@ -117,10 +117,33 @@ __device__ __forceinline__ void sw_wgmma8(float (&d)[N_ACC], const uint32_t *a, 
 #undef SW_WGMMA_CASE
 }
 
+/* D[64, 128] += A B of E4M3, both in shared memory. */
+__device__ __forceinline__ void sw_wgmma8_shared(float (&d)[64], uint64_t a, uint64_t b,
+                                                 int accumulate)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
+                 " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29,"
+                 " %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43,"
+                 " %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57,"
+                 " %58, %59, %60, %61, %62, %63}, "
+                 "%64, %65, p, 1, 1;\n}"
+                 : SW_D64("+f", 0)
+                 : "l"(a), "l"(b), "r"(accumulate));
+}
+
 /* An arrival of this lane once the copies that it has started are done. */
 __device__ __forceinline__ void sw_copy_arrive(uint32_t bar)
 {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory");
+}
+
+/* K-major operand with the 32-byte swizzle: rows of 32 bytes, 8 rows to a 256-byte atom, of which
+ * the last four have their halves in turn. */
+__device__ __forceinline__ uint64_t sw_wgmma_desc_32(uint32_t addr)
+{
+    return (addr >> 4 | 1u << 16) | (uint64_t)(256 >> 4 | 3u << 30) << 32;
 }
 
 /* ---- stores of 16-bit results ---- */

@@ -23,7 +23,7 @@ typedef enum w8a8_kind {
 } w8a8_kind;
 
 /* What changes along k: nothing; scales of W; those of X too; both, but those of W in blocks of 128
- * channels x 128 inputs, so that a block of Y has one a stage. */
+ * channels x 128 inputs, so that a block of Y has one a stage, and codes in columns. */
 typedef enum w8a8_mode { W8A8_PLAIN, W8A8_GROUPED, W8A8_X_GROUPS, W8A8_X_BLOCKS } w8a8_mode;
 
 #define SW_W8A8_RECORD_BYTES 256 /* room for a tile's scales of a group */
@@ -55,6 +55,7 @@ typedef struct w8a8_args {
     w8a8_grid grid;          /* of the persistent kernels */
     int x_rows;              /* that a block brings of X: as many as there are tokens, if fewer */
     bool scales_are_bf16, y_is_bf16, y_is_aligned, has_x_groups;
+    bool in_columns;         /* the order of codes: column_tiles.h */
 } w8a8_args;
 
 #define SW_W8A8_BLOCK_BYTES 2048 /* of codes: a tile of 4 bits, half a tile of 8 */

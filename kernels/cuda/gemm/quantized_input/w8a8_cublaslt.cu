@@ -5,6 +5,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/gemm/column_tiles.cuh"
 #include "kernels/cuda/gemm/cublaslt/cublaslt_fp8.h"
 #include "kernels/cuda/gemm/quantized_input/w8a8_rows.h"
 #include "kernels/cuda/ptx/ptx.cuh"
@@ -26,20 +27,6 @@ struct to_rows_args {
     bool scales_are_bf16;
 };
 
-/* Of the four words of this lane, one for each lane of its four; back come the words that those
- * have for it. */
-static __device__ __forceinline__ uint4 exchange4(uint4 v)
-{
-    bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
-    uint32_t a = __shfl_xor_sync(~0u, odd ? v.x : v.y, 1);
-    uint32_t b = __shfl_xor_sync(~0u, odd ? v.z : v.w, 1);
-    uint4 w = odd ? make_uint4(a, v.y, b, v.w) : make_uint4(v.x, a, v.z, b);
-    uint32_t c = __shfl_xor_sync(~0u, high ? w.x : w.z, 2);
-    uint32_t d = __shfl_xor_sync(~0u, high ? w.y : w.w, 2);
-
-    return high ? make_uint4(c, d, w.z, w.w) : make_uint4(w.x, w.y, c, d);
-}
-
 /* A lane of a tile has channels g and g + 8 at its inputs of two k-steps (tiles.h), a row has the
  * inputs of all four lanes, in the order in which X has them (cuda_gemm.h).
  * grid (tiles along k / PER_CTA rounded up, n_tiles), THREADS. */
@@ -58,7 +45,7 @@ static __global__ void __launch_bounds__(THREADS) swk_tiles_to_rows(const to_row
     }
 #pragma unroll
     for (int i = 0; i < PER_CTA; i++) {
-        uint4 row = exchange4(v[i]);
+        uint4 row = sw_exchange4(v[i]);
         int at = (first + i) * 64 + (half * 2 + c / 2) * 16;
 
         if (n < a.n_out && at < a.stride) a.rows[((int64_t)n * a.stride + at) / 16] = row;

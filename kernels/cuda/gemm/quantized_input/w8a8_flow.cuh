@@ -10,17 +10,17 @@
 
 #include "kernels/cuda/gemm/quantized_input/w8a8_pieces.cuh"
 
-/* What is on its way of a block: the latest two pieces, and the A operands of two stages or one. */
-template <int KIND, int PIECE, int OPERANDS>
+/* What is on its way of a block: the latest two pieces, and the A operands of two stages. */
+template <int KIND, int PIECE>
 struct w8a8_on_its_way {
     typename w8a8_sum<KIND>::type sum[2][PIECE / 2];
-    uint32_t frag[OPERANDS][16];
+    uint32_t frag[2][16];
 };
 
 /* The first two pieces of the stage that `ring` stands at. */
-template <int KIND, int T, int PIECE, int MODE, int OPERANDS, typename ring_type>
+template <int KIND, int T, int PIECE, int MODE, typename ring_type>
 static __device__ __forceinline__ void
-w8a8_flow_begin(w8a8_on_its_way<KIND, PIECE, OPERANDS> &way, const ring_type &ring,
+w8a8_flow_begin(w8a8_on_its_way<KIND, PIECE> &way, const ring_type &ring,
                 const w8a8_args &a, const w8a8_place &p)
 {
     ring.wait();
@@ -34,7 +34,7 @@ w8a8_flow_begin(w8a8_on_its_way<KIND, PIECE, OPERANDS> &way, const ring_type &ri
  * after, to which the ring moves, and the first two pieces of that. `ends`: the last of a block. */
 template <int KIND, int T, int PIECE, int MODE, int NOW, bool NEXT, typename ring_type>
 static __device__ __forceinline__ void
-w8a8_flow_stage(float (&total)[T / 2], w8a8_on_its_way<KIND, PIECE, 2> &way, ring_type &ring,
+w8a8_flow_stage(float (&total)[T / 2], w8a8_on_its_way<KIND, PIECE> &way, ring_type &ring,
                 const w8a8_args &a, const w8a8_place &p, bool ends)
 {
     constexpr bool grouped = w8a8_has_records(MODE);
@@ -63,47 +63,6 @@ w8a8_flow_stage(float (&total)[T / 2], w8a8_on_its_way<KIND, PIECE, 2> &way, rin
             w8a8_issue(way.sum[i % 2], way.frag[1 - NOW], ring.stage() + (i + 2 - n_pieces) * box,
                        0);
     }
-    if (MODE != W8A8_PLAIN) w8a8_scales_are_used(total);
-    __syncwarp();
-    if (ends) w8a8_release_last(ring, bar);
-    else ring.release(bar);
-}
-
-/* The same with one A operand, where scales by token take the registers of the other: the next
- * stage begins when the last piece of this one has left the tensor cores, and before that is added
- * up. What little they would run empty the other warpgroup fills. */
-template <int KIND, int T, int PIECE, int MODE, int NOW, bool NEXT, typename ring_type>
-static __device__ __forceinline__ void
-w8a8_flow_stage(float (&total)[T / 2], w8a8_on_its_way<KIND, PIECE, 1> &way, ring_type &ring,
-                const w8a8_args &a, const w8a8_place &p, bool ends)
-{
-    constexpr bool grouped = w8a8_has_records(MODE);
-    constexpr int n_pieces = T / PIECE, n_sums = PIECE / 2, box = PIECE * 128;
-    using at = w8a8_stage<KIND, T, 2, grouped>;
-    int tile = (int)threadIdx.x / 128;
-    uint32_t stage = ring.stage(), bar = ring.bar(), x_scales = stage + at::xs_at;
-    float scale[2] = {1.0f, 1.0f};
-
-    static_assert(n_pieces % 2 == 0, "the first piece takes the sums of the last but one");
-    ring.turn();
-    if constexpr (grouped) w8a8_group_scales<KIND>(scale, stage + at::s_at, tile, a);
-#pragma unroll
-    for (int i = 0; i < n_pieces; i++) {
-        if (NEXT && i + 3 == n_pieces) ring.wait();
-        if (i + 1 < n_pieces) sw_wgmma_wait<1>();
-        else {
-            sw_wgmma_wait<0>();
-            if (NEXT) {
-                w8a8_load<KIND, T, 2, grouped>(way.frag[0], a, p, ring.stage(), tile);
-                w8a8_issue(way.sum[0], way.frag[0], ring.stage(), 0);
-            }
-        }
-        w8a8_add_piece<MODE>(total + i * n_sums, way.sum[i % 2], scale, a,
-                             x_scales + i * PIECE * 4);
-        if (i + 2 < n_pieces)
-            w8a8_issue(way.sum[i % 2], way.frag[0], stage + (i + 2) * box, 0);
-    }
-    if (NEXT) w8a8_issue(way.sum[1], way.frag[0], ring.stage() + box, 0);
     if (MODE != W8A8_PLAIN) w8a8_scales_are_used(total);
     __syncwarp();
     if (ends) w8a8_release_last(ring, bar);

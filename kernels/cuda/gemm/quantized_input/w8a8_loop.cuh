@@ -6,8 +6,10 @@
 
 #include <cuda_fp16.h>
 
+#include "kernels/cuda/gemm/column_tiles.cuh"
 #include "kernels/cuda/gemm/quantized_input/w8a8_copy.cuh"
 #include "kernels/cuda/ptx/arrive.cuh"
+#include "kernels/cuda/ptx/ptx_mma.cuh"
 
 template <int KIND>
 struct w8a8_sum {
@@ -79,7 +81,23 @@ static __device__ __forceinline__ void w8a8_zeros(uint32_t *zero, const w8a8_arg
     zero[1] = (z >> 8) * 0x01010101u;
 }
 
-template <int KIND, int T, int NT, bool GROUPED>
+/* Of codes in the order of columns (column_tiles.h); `tile`: where they lie. */
+static __device__ __forceinline__ void w8a8_load_columns(uint32_t *frag, uint32_t tile)
+{
+    uint32_t row = tile + threadIdx.x % 128 / 32 * 512 + sw_column_of_lane();
+
+#pragma unroll
+    for (int s = 0; s < 4; s++) {
+        uint4 v = sw_load_matrices(row + s * 2048);
+
+        frag[4 * s] = v.x, frag[4 * s + 1] = v.y;
+        frag[4 * s + 2] = v.z, frag[4 * s + 3] = v.w;
+    }
+}
+
+/* The A operand of a stage. BLOCKS: W8A8_X_BLOCKS, which has codes in columns; those with scales of
+ * X by groups may have them. */
+template <int KIND, int T, int NT, bool GROUPED, bool BLOCKS = false>
 static __device__ __forceinline__ void w8a8_load(uint32_t *frag, const w8a8_args &a,
                                                  const w8a8_place &p, uint32_t stage, int tile)
 {
@@ -118,6 +136,8 @@ static __device__ __forceinline__ void w8a8_load(uint32_t *frag, const w8a8_args
             for (int i = 0; i < 8; i++)
                 frag[8 * kt + i] = w8a8_nibbles(w[i / 2] >> (i % 2 * 4), zero[i % 2]);
         }
+    } else if (KIND == W8A8_E4M3 && (BLOCKS || (GROUPED && a.in_columns))) {
+        w8a8_load_columns(frag, stage + at::w_at + tile * at::tile_bytes);
     } else {
 #pragma unroll
         for (int s = 0; s < 4; s++) {

@@ -21,7 +21,7 @@ template <int KIND, int T, int PIECE, int MODE, typename ring_type>
 static __device__ __forceinline__ void w8a8_multiply_pieces(float (&total)[T / 2], ring_type &ring,
                                                             const w8a8_args &a, const w8a8_place &p)
 {
-    constexpr bool grouped = w8a8_has_records(MODE);
+    constexpr bool grouped = w8a8_has_records(MODE), blocks = MODE == W8A8_X_BLOCKS;
     constexpr int n_pieces = T / PIECE, n_sums = PIECE / 2;
     using at = w8a8_stage<KIND, T, 2, grouped>;
     int tile = (int)threadIdx.x / 128;
@@ -30,7 +30,7 @@ static __device__ __forceinline__ void w8a8_multiply_pieces(float (&total)[T / 2
 
     if (p.n_stages == 0) return;
     ring.wait();
-    w8a8_load<KIND, T, 2, grouped>(frag, a, p, ring.stage(), tile);
+    w8a8_load<KIND, T, 2, grouped, blocks>(frag, a, p, ring.stage(), tile);
 #pragma unroll 1
     for (int it = 0; it < p.n_stages; it++) {
         uint32_t stage = ring.stage(), bar = ring.bar(), x_scales = stage + at::xs_at;
@@ -46,7 +46,7 @@ static __device__ __forceinline__ void w8a8_multiply_pieces(float (&total)[T / 2
             else sw_wgmma_wait<0>();
             if (i + 1 == n_pieces && it + 1 < p.n_stages) {
                 ring.wait();
-                w8a8_load<KIND, T, 2, grouped>(frag, a, p, ring.stage(), tile);
+                w8a8_load<KIND, T, 2, grouped, blocks>(frag, a, p, ring.stage(), tile);
             }
             w8a8_add_piece<MODE>(total + i * n_sums, sum[i % 2], scale, a,
                                  x_scales + i * PIECE * 4);

@@ -16,10 +16,7 @@ w8a8_kind sw_w8a8_kind_of(const sw_cuda_gemm *p); /* KIND_COUNT: none that these
 /* The same, with int4 without zero points of its own as a kind apart. */
 w8a8_kind sw_w8a8_instance_of(const sw_cuda_gemm *p);
 bool sw_w8a8_is_grouped(const sw_cuda_gemm *p);   /* scales, of W or X, change along k */
-/* Does a block of Y of 128 channels, or of the first or last 64 of them, have one scale of W a
- * stage? */
-bool sw_w8a8_has_blocks(const sw_cuda_gemm *p);
-/* What changes along k. */
+/* What changes along k; blocks are known as such where codes are in columns. */
 w8a8_mode sw_w8a8_mode_of(const sw_cuda_gemm *p);
 w8a8_args sw_w8a8_args_of(const sw_cuda_gemm *p, int split);
 /* Raise the kernel's shared memory and launch it. */

@@ -52,7 +52,8 @@ w8a8_whole_stage(float (&total)[N], type (&sum)[N], uint32_t (&frag)[2][16], rin
     if constexpr (MODE == W8A8_X_BLOCKS) w8a8_load_scales<16>(part[0], x_scales);
     if (NEXT) {
         ring.wait();
-        w8a8_load<KIND, T, NT, GROUPED>(frag[1 - NOW], a, p, ring.stage(), own.tile);
+        w8a8_load<KIND, T, NT, GROUPED, MODE == W8A8_X_BLOCKS>(frag[1 - NOW], a, p, ring.stage(),
+                                                               own.tile);
     }
     sw_wgmma_wait<0>();
     if constexpr (MODE == W8A8_X_BLOCKS) {
@@ -83,7 +84,8 @@ static __device__ __forceinline__ void w8a8_whole(float (&total)[N], ring_type &
     int left = p.n_stages;
 
     ring.wait();
-    w8a8_load<KIND, T, NT, w8a8_has_records(MODE)>(frag[0], a, p, ring.stage(), own.tile);
+    w8a8_load<KIND, T, NT, w8a8_has_records(MODE), MODE == W8A8_X_BLOCKS>(frag[0], a, p,
+                                                                          ring.stage(), own.tile);
 #pragma unroll 1
     for (; left > 2; left -= 2) {
         w8a8_whole_stage<KIND, T, NT, MODE, 0, true>(total, sum, frag, ring, a, p, own);

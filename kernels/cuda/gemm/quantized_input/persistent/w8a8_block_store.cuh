@@ -54,7 +54,7 @@ static __device__ __forceinline__ void a8l_fetch_aside(const w8a8_args &a, const
     int thread = (int)threadIdx.x % 128, from = thread * 16;
 
 #pragma unroll
-    for (int i = thread; i < T && MODE != W8A8_X_BLOCKS; i += 128)
+    for (int i = thread; i < T; i += 128)
         sw_copy4(part + at::x_at + (uint32_t)i * 4, a.x_scales + min(p.token0 + i, a.m - 1));
     if (MODE == W8A8_PLAIN && n_tile < a.n_tiles) {
         if (from < 64 * a.scale_bytes)
@@ -67,20 +67,9 @@ static __device__ __forceinline__ void a8l_fetch_aside(const w8a8_args &a, const
     sw_copy_commit();
 }
 
-/* What sums are multiplied by when they are stored: nothing, where they have met all scales. */
-struct a8l_all_met {};
-template <int MODE>
-struct a8l_scales {
-    typedef w8a8_channels type;
-};
-template <>
-struct a8l_scales<W8A8_X_BLOCKS> {
-    typedef a8l_all_met type;
-};
-
 /* Of the lane's two channels, as w8a8_channels_of. */
 template <int KIND, int MODE, int T>
-static __device__ __forceinline__ w8a8_channels a8l_some_channels(const w8a8_args &a, uint32_t part)
+static __device__ __forceinline__ w8a8_channels a8l_channels_of(const w8a8_args &a, uint32_t part)
 {
     w8a8_channels c = {{1.0f, 1.0f}, {0, 0}};
 
@@ -96,14 +85,6 @@ static __device__ __forceinline__ w8a8_channels a8l_some_channels(const w8a8_arg
         c.zero[1] = (int)(z >> 8) - a.zero_none;
     }
     return c;
-}
-
-template <int KIND, int MODE, int T>
-static __device__ __forceinline__ typename a8l_scales<MODE>::type
-a8l_channels_of(const w8a8_args &a, uint32_t part)
-{
-    if constexpr (MODE == W8A8_X_BLOCKS) return {};
-    else return a8l_some_channels<KIND, MODE, T>(a, part);
 }
 
 /* Codes of weights are less than they stand for by a zero point of their own: what that is of each
@@ -139,29 +120,6 @@ static __device__ __forceinline__ void a8l_pairs(uint32_t *out, const type *sums
                                  (float)sums[2 * h + 1] * c.scale[h] * x[1], BF16);
 }
 
-template <bool BF16, int T>
-static __device__ __forceinline__ void a8l_pairs(uint32_t *out, const float *sums, uint32_t aside,
-                                                 int token, const a8l_all_met &c)
-{
-#pragma unroll
-    for (int h = 0; h < 2; h++) out[h] = sw_round16_pair(sums[2 * h], sums[2 * h + 1], BF16);
-}
-
-/* The thread of its warpgroup. Beside scales by token there is no register for what can be computed
- * of it, which the compiler would keep through all products: there it is something new. */
-static __device__ __forceinline__ int a8l_thread(const w8a8_channels &)
-{
-    return (int)threadIdx.x % 128;
-}
-
-static __device__ __forceinline__ int a8l_thread(const a8l_all_met &)
-{
-    int thread = (int)threadIdx.x % 128;
-
-    asm volatile("" : "+r"(thread));
-    return thread;
-}
-
 /* Where a warpgroup lays out rows of Y: 8 KB each, in multiples of 1024. */
 struct a8l_rows {
     uint32_t own, weights;
@@ -170,11 +128,11 @@ struct a8l_rows {
 
 /* 64 tokens of the lane's sums, from `token` of the block on, as rows of 128 bytes at `rows` in the
  * order of the 128-byte swizzle. */
-template <bool BF16, int T, typename type, typename scales>
+template <bool BF16, int T, typename type>
 static __device__ __forceinline__ void a8l_lay_out(const type *sums, uint32_t aside, int token,
-                                                   const scales &c, uint32_t rows)
+                                                   const w8a8_channels &c, uint32_t rows)
 {
-    int thread = a8l_thread(c), lane = thread % 32, row = lane % 8, matrix = lane / 8;
+    int thread = (int)threadIdx.x % 128, lane = thread % 32, row = lane % 8, matrix = lane / 8;
     uint32_t to = rows + (uint32_t)((matrix / 2 * 8 + row) * 128 +
                                     ((thread / 32 * 2 + matrix % 2) ^ row) * 16);
 
@@ -253,7 +211,7 @@ a8l_store_block(type *total, const CUtensorMap *y_map, const w8a8_args &a, const
 
     sw_copy_wait<0>();
     sw_named_sync(2 + group, 128); /* also: this warpgroup has its weights of the stage */
-    typename a8l_scales<MODE>::type c = a8l_channels_of<KIND, MODE, T>(a, aside);
+    const w8a8_channels c = a8l_channels_of<KIND, MODE, T>(a, aside);
     if constexpr (KIND == W8A8_INT8 && MODE == W8A8_PLAIN)
         if (a.zeros) a8l_take_zeros<T>(total, a, token0, c);
     if constexpr (!a8l_flows(KIND, MODE))

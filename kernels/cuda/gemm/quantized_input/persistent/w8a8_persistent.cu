@@ -15,27 +15,26 @@ extern "C" const sw_cuda_tile sw_w8a8_persistent_tiles[] = {
 extern "C" const int sw_w8a8_persistent_n_tiles =
     (int)(sizeof sw_w8a8_persistent_tiles / sizeof *sw_w8a8_persistent_tiles);
 
-/* E4M3 whose products go on from block to block has an even number of whole stages and Y in lines
- * of 16 bytes; other problems are taken for such with scales that change along k. */
+/* E4M3 by channel, whose products go on from block to block, has an even number of whole stages and
+ * Y in lines of 16 bytes; scales of blocks have whole stages, such lines and codes in columns.
+ * Other problems are taken for such with scales that change along k. */
 static w8a8_mode mode_of(const sw_cuda_gemm *p)
 {
     bool is_aligned = ((uintptr_t)p->d_y | (uintptr_t)(p->y_stride * 2)) % 16 == 0;
-    bool flows = is_aligned && sw_tiles_k(p->tiles.k_in) % 4 == 0;
-
+    int64_t k_tiles = sw_tiles_k(p->tiles.k_in);
     w8a8_mode mode = sw_w8a8_mode_of(p);
 
-    if (sw_w8a8_kind_of(p) != W8A8_E4M3 || flows) return mode;
-    return mode == W8A8_X_BLOCKS ? W8A8_X_GROUPS : mode == W8A8_PLAIN ? W8A8_GROUPED : mode;
+    if (sw_w8a8_kind_of(p) != W8A8_E4M3) return mode;
+    if (mode == W8A8_X_BLOCKS)
+        return is_aligned && k_tiles % 2 == 0 ? mode : W8A8_X_GROUPS;
+    return mode == W8A8_PLAIN && !(is_aligned && k_tiles % 4 == 0) ? W8A8_GROUPED : mode;
 }
 
-/* Stages of a block that two clusters may share, or 0: none may be. Each half of a block with
- * scales of X has an even number of them. */
+/* Stages of a block that two clusters may share, or 0: none may be. */
 static int64_t shared_stages(const sw_cuda_gemm *p)
 {
-    int64_t n = sw_cuda_up(sw_tiles_k(p->tiles.k_in), 2);
-
     if (SW_A8L_CTAS(sw_w8a8_kind_of(p), mode_of(p)) == 1) return 0;
-    return mode_of(p) == W8A8_X_BLOCKS && n % 4 ? 0 : n;
+    return sw_cuda_up(sw_tiles_k(p->tiles.k_in), 2);
 }
 
 static const w8a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)

@@ -12,11 +12,11 @@
  *   pairs: of 8-bit weights where no scales of channels change along k, two CTAs of a cluster take
  *          blocks of the same tokens side by side. Each brings half of the inputs of a stage to
  *          both, and a stage is replaced when both are done with it
- *   scales of X and W in blocks: warps beside the one that copies multiply them and lay them out in
- *          a stage (w8a8_block_scales.cuh)
  *   store: from the stage that a block ends with, while the next one is multiplied
  *          (w8a8_block_store.cuh). Sums in fp32 of a CTA alone: through shared memory, a quarter at
  *          a time, so that rows of Y are written 128 bytes at a time
+ *
+ * Scales of X and W in blocks: w8a8_token_rows.cuh, which has walk, ring and room for Y from here.
  */
 #ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_PERSISTENT_W8A8_PERSISTENT_CUH
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_PERSISTENT_W8A8_PERSISTENT_CUH
@@ -27,7 +27,6 @@
 #define SW_A8L_T 256          /* tokens of a block */
 #define SW_A8L_NT 2           /* tiles of channels of a block, one a consumer warpgroup */
 #define SW_A8L_THREADS 384
-#define SW_A8L_SCALERS 2      /* warps that make scales of blocks */
 #define SW_A8L_BAND 8         /* blocks of tokens that are walked side by side */
 
 template <int KIND, int MODE>
@@ -180,34 +179,6 @@ static __device__ __forceinline__ void a8l_copy_all(const CUtensorMap *map, cons
     }
 }
 
-/* A warp that makes scales of blocks, of its share of the tokens of all stages that are filled. */
-template <int KIND, int MODE, int STAGES>
-static __device__ __forceinline__ void a8l_scale_all(const w8a8_args &a, uint32_t ring,
-                                                     uint32_t full, uint32_t empty, int first)
-{
-    constexpr uint32_t bytes = a8l_stage_bytes<KIND, MODE>();
-    constexpr int NC = SW_A8L_CTAS(KIND, MODE), N = SW_A8L_T / SW_A8L_SCALERS;
-    int slot = first + w8a8_block_slot((int)threadIdx.x % 32);
-    uint32_t to = ring + a8l_stage<KIND, MODE>::xs_at + (uint32_t)slot * 4;
-    w8a8_turns<STAGES> at;
-
-    sw_grid_wait_previous();
-#pragma unroll 1
-    for (a8l_walk<NC> walk; walk.is_there(a.grid); walk.next()) {
-        w8a8_place p = a8l_place<NC>(a, walk);
-        w8a8_scale_walk<N> scales(a, p, first);
-
-        /* A stage takes longer than a load, and two stages of X want more registers. */
-        w8a8_make_scales<1>(a, scales, p.n_stages, to, bytes, full, empty, at);
-    }
-    /* Of the stage that is thrown away: see a8l_copy_all. */
-    sw_mbar_wait(empty + 8 * at.s, at.turn);
-    __syncwarp();
-    sw_release_stage(full + 8 * at.s);
-    __syncwarp();
-    if (a8l_ends_shared<NC>(a.grid)) sw_cluster_sync();
-}
-
 /* The ring, whose consumers may keep the last stage of a block for its rows of Y. */
 template <int NC, int STAGES, bool KEEPS>
 struct a8l_ring : w8a8_cluster_ring<NC, STAGES> {
@@ -323,7 +294,7 @@ static __device__ __forceinline__ void a8l_consume_flow(const CUtensorMap *y_map
 {
     constexpr int T = SW_A8L_T, PIECE = 64;
     w8a8_place p = a8l_place<NC>(a, walk);
-    w8a8_on_its_way<KIND, PIECE, 2> way;
+    w8a8_on_its_way<KIND, PIECE> way;
     float total[T / 2] = {};
     int left = p.n_stages;
 
@@ -349,51 +320,6 @@ static __device__ __forceinline__ void a8l_consume_flow(const CUtensorMap *y_map
         w8a8_flow_stage<KIND, T, PIECE, MODE, 0, false>(total, way, ring, a, p, true);
         a8l_store_kept<KIND, MODE, STAGES, BF16, NC>(total, y_map, a, p, ring, part,
                                                      walk.is_shared(a.grid));
-    } else {
-        sw_wgmma_wait<0>();
-        ring.release(ring.bar());
-    }
-}
-
-/* The same with scales of X by blocks, in a loop of its own, which leaves registers for them. Every
- * block has an even number of stages. The end of an odd one is never come to, but without products
- * that somebody reads there the compiler takes those that are thrown away for over, and serializes
- * all. */
-template <int KIND, int MODE, int STAGES, bool BF16, int NC, typename ring_type>
-static __device__ __forceinline__ void a8l_consume_scaled(const CUtensorMap *y_map,
-                                                          const w8a8_args &a, ring_type &ring,
-                                                          const a8l_part &part,
-                                                          a8l_walk<NC> &walk)
-{
-    constexpr int T = SW_A8L_T, PIECE = 64;
-    w8a8_place p = a8l_place<NC>(a, walk);
-    w8a8_on_its_way<KIND, PIECE, 1> way;
-    float total[T / 2] = {};
-    int left = p.n_stages;
-
-    a8l_fetch_aside<KIND, MODE, T>(a, p, p.n_tile0 + (int)threadIdx.x / 128, part.aside);
-    w8a8_flow_begin<KIND, T, PIECE, MODE>(way, ring, a, p);
-#pragma unroll 1
-    while (left > 1) {
-#pragma unroll 1
-        for (; left > 1; left -= 2) {
-            w8a8_flow_stage<KIND, T, PIECE, MODE, 0, true>(total, way, ring, a, p, false);
-            w8a8_flow_stage<KIND, T, PIECE, MODE, 1, true>(total, way, ring, a, p, left == 2);
-        }
-        if (left == 1) break;
-        a8l_store_kept<KIND, MODE, STAGES, BF16, NC>(total, y_map, a, p, ring, part,
-                                                     walk.is_shared(a.grid));
-        walk.next();
-        if (!walk.is_there(a.grid)) break;
-#pragma unroll
-        for (int i = 0; i < T / 2; i++) total[i] = 0;
-        p = a8l_place<NC>(a, walk);
-        left = p.n_stages;
-        a8l_fetch_aside<KIND, MODE, T>(a, p, p.n_tile0 + (int)threadIdx.x / 128, part.aside);
-    }
-    if (left == 1) {
-        w8a8_flow_stage<KIND, T, PIECE, MODE, 0, false>(total, way, ring, a, p, true);
-        a8l_store_kept<KIND, MODE, STAGES, BF16, NC>(total, y_map, a, p, ring, part, false);
     } else {
         sw_wgmma_wait<0>();
         ring.release(ring.bar());
@@ -444,17 +370,12 @@ static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
     if (threadIdx.x == 0) s_zero = 0;
     w8a8_begin<NC * SW_A8L_NT, STAGES, bytes>(
         a, (uint32_t *)(s_bytes + (stages - sw_smem_addr(s_bytes))), full, empty,
-        MODE == W8A8_X_BLOCKS ? 1 + SW_A8L_SCALERS * SW_ARRIVALS
-                              : a.has_x_groups ? 33 : 1); /* see w8a8_copy_x */
+        a.has_x_groups ? 33 : 1); /* see w8a8_copy_x */
     if (NC > 1) sw_cluster_sync(); /* before the other CTA fills our stages */
     if (warp >= 4 * SW_A8L_NT) {
         sw_fewer_registers<registers::copier>();
         if (warp == 4 * SW_A8L_NT)
             a8l_copy_all<KIND, MODE, STAGES>(&maps.x, a, stages, full, empty);
-        else if (MODE == W8A8_X_BLOCKS && warp <= 4 * SW_A8L_NT + SW_A8L_SCALERS)
-            a8l_scale_all<KIND, MODE, STAGES>(
-                a, stages, full, empty,
-                (warp - 4 * SW_A8L_NT - 1) * (SW_A8L_T / SW_A8L_SCALERS));
         else if (a8l_ends_shared<NC>(a.grid))
             sw_cluster_sync();
     } else {
@@ -466,9 +387,7 @@ static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
 
         sw_more_registers<registers::consumer>();
         sw_grid_wait_previous(); /* scales and sums of X, and Y, which it may still read */
-        if constexpr (flows && MODE == W8A8_X_BLOCKS)
-            a8l_consume_scaled<KIND, MODE, STAGES, BF16>(&maps.y, a, ring, part, walk);
-        else if constexpr (flows)
+        if constexpr (flows)
             a8l_consume_flow<KIND, MODE, STAGES, BF16>(&maps.y, a, ring, part, walk);
         else
             for (; walk.is_there(a.grid); walk.next())

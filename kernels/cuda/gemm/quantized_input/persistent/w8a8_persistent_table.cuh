@@ -1,6 +1,6 @@
 /* w8a8_persistent_table.cuh - the persistent kernels for one kind of weights, by what changes along
  * k and the type of Y. Compiled once a kind, SW_W8A8_KIND (instances.txt). */
-#include "kernels/cuda/gemm/quantized_input/persistent/w8a8_persistent.cuh"
+#include "kernels/cuda/gemm/quantized_input/persistent/w8a8_token_rows.cuh"
 
 #define SW_STAGES (w8a8_is_int4(SW_W8A8_KIND) ? 5 : 4)
 /* Where no stage is kept one kernel stores both types of Y. */
@@ -9,6 +9,11 @@
         (const void *)swk_w8a8_persistent_sm90<SW_W8A8_KIND, MODE, SW_STAGES,                      \
                                                (BF16) || !a8l_keeps(SW_W8A8_KIND, MODE)>,          \
             a8l_shared_bytes<SW_W8A8_KIND, MODE, SW_STAGES>(), SW_A8L_THREADS                      \
+    }
+#define SW_ROWS_ENTRY(BF16)                                                                        \
+    {                                                                                              \
+        (const void *)swk_w8a8_token_rows_sm90<SW_STAGES, BF16>,                                   \
+            a8l_shared_bytes<SW_W8A8_KIND, W8A8_X_BLOCKS, SW_STAGES>(), SW_A8L_THREADS             \
     }
 
 static const w8a8_kernel kernels[][2] = {
@@ -23,7 +28,7 @@ static const w8a8_kernel *with_x_groups(w8a8_mode mode, bool y_is_bf16)
     if constexpr (KIND == W8A8_E4M3) {
         static const w8a8_kernel with_x[][2] = {
             {SW_ENTRY(W8A8_X_GROUPS, false), SW_ENTRY(W8A8_X_GROUPS, true)},
-            {SW_ENTRY(W8A8_X_BLOCKS, false), SW_ENTRY(W8A8_X_BLOCKS, true)},
+            {SW_ROWS_ENTRY(false), SW_ROWS_ENTRY(true)},
         };
 
         return &with_x[mode - W8A8_X_GROUPS][y_is_bf16];

@@ -39,18 +39,10 @@ extern "C" bool sw_w8a8_is_grouped(const sw_cuda_gemm *p)
     return p->tiles.n_groups > 1 || p->act.scope == SW_ACT_GROUP;
 }
 
-extern "C" bool sw_w8a8_has_blocks(const sw_cuda_gemm *p)
-{
-    const sw_qspec *spec = &p->tiles.spec;
-
-    if (spec->group_elems != SW_W8A8_STAGE_K) return false;
-    return spec->scale_rows == SW_ROWS_ALL || (spec->scale_rows > 0 && spec->scale_rows % 128 == 0);
-}
-
 extern "C" w8a8_mode sw_w8a8_mode_of(const sw_cuda_gemm *p)
 {
     if (p->act.scope == SW_ACT_GROUP)
-        return sw_w8a8_has_blocks(p) ? W8A8_X_BLOCKS : W8A8_X_GROUPS;
+        return p->tiles.in_columns && sw_cuda_has_blocks(&p->tiles) ? W8A8_X_BLOCKS : W8A8_X_GROUPS;
     return sw_w8a8_is_grouped(p) ? W8A8_GROUPED : W8A8_PLAIN;
 }
 
@@ -188,6 +180,7 @@ extern "C" w8a8_args sw_w8a8_args_of(const sw_cuda_gemm *p, int split)
     a.y_is_bf16 = p->dtype == SW_DTYPE_BF16;
     a.y_is_aligned = ((uintptr_t)p->d_y | (uintptr_t)(p->y_stride * 2)) % 16 == 0;
     a.has_x_groups = p->act.scope == SW_ACT_GROUP;
+    a.in_columns = t->in_columns;
     return a;
 }
 

@@ -1,0 +1,32 @@
+/* column_tiles.h - codes of 8 bits in the order of columns: once, on the device, in place.
+ *
+ * A product whose rows are tokens and whose columns are channels (w8a8_tokens_as_rows.cuh) wants
+ * the inputs of a channel side by side, where a tile (formats/pack/tiles.h) has what a lane owns.
+ * So of each 512 bytes, 16 channels x 32 inputs, words change places: channel n has bytes 32 n to
+ * 32 n + 31, in the order of inputs that X has, and of channels 4..7 and 12..15 the halves are in
+ * turn, as the 32-byte swizzle wants it. Kernels that have channels as rows read such bytes by
+ * ldmatrix, which gives a lane the very words that it owns.
+ */
+#ifndef SW_KERNELS_CUDA_GEMM_COLUMN_TILES_H
+#define SW_KERNELS_CUDA_GEMM_COLUMN_TILES_H
+
+#include "formats/base/status.h"
+#include "formats/num/act.h"
+#include "kernels/cuda_gemm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Enqueue on `stream` (a cudaStream_t): the codes of d_tiles, which lie on `device` and are aligned
+ * to 16, to the order of columns, as in_columns of them says from then on. Only of those all of
+ * whose products on this device with such inputs take it: E4M3 with scales of blocks on Hopper. It
+ * pays with many tokens and costs nothing with few. Others stay as they are, and so do tiles
+ * without codes. SW_E_CUDA: what the runtime said. */
+sw_code sw_column_tiles_order(sw_tiles *d_tiles, const sw_act *act, const sw_cuda_device *device,
+                              void *stream, sw_err *err) SW_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

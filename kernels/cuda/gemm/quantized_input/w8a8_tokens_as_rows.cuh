@@ -1,0 +1,116 @@
+/* w8a8_tokens_as_rows.cuh - products of E4M3 whose rows are tokens and whose columns are channels,
+ * both from shared memory, with scales of blocks: those of 128 inputs of a token times those of 128
+ * channels x 128 inputs.
+ *
+ * Where channels are rows a lane has 16 tokens of 64, and each of its sums meets another scale. Of
+ * 64 rows it has two: a block of 128 tokens x 128 channels costs it four scales a stage, one load.
+ *
+ * Codes of weights lie in columns (column_tiles.h), those of two tiles of 32 inputs side by side.
+ */
+#ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_TOKENS_AS_ROWS_CUH
+#define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_TOKENS_AS_ROWS_CUH
+
+#include "kernels/cuda/gemm/quantized_input/w8a8_block_scales.cuh"
+
+#define SW_AS_ROWS_STEP_BYTES 4096 /* of weights: 128 channels x 32 inputs */
+
+/* Weights of a stage, 128 channels x 128 inputs, for which a warp asks 2 KB at a time: 32 inputs of
+ * both tiles side by side. p.n_tile0 + 1 may not be there. */
+static __device__ __forceinline__ void w8a8_copy_columns(const w8a8_args &a, const w8a8_place &p,
+                                                         int it, uint32_t to, uint32_t bar,
+                                                         uint64_t policy)
+{
+    int lane = (int)threadIdx.x % 32, tile = lane / 4, step = lane % 4;
+    int n_tiles = max(0, min(2, a.n_tiles - p.n_tile0));
+    int64_t from = (int64_t)(p.n_tile0 + tile) * a.k_tiles * 4096 +
+                   (int64_t)(p.stage0 + it) * 8192 + step * 2048;
+
+    if (lane == 0) sw_mbar_expect(bar, (uint32_t)(n_tiles * 8192 + a.x_rows * 128));
+    __syncwarp();
+    if (tile < n_tiles)
+        sw_bulk_load(to + (uint32_t)(step * SW_AS_ROWS_STEP_BYTES + tile * 2048), a.codes + from,
+                     2048, bar, policy);
+}
+
+/* Where scales of a warp's 32 tokens of 128 begin, of the first 32 of which the lane has one: those
+ * of the tokens that a lane has sums of lie side by side. */
+static __device__ __forceinline__ uint32_t w8a8_row_slot(void)
+{
+    uint32_t lane = threadIdx.x % 32;
+
+    return lane / 16 * 32 + lane % 8 * 4 + lane / 8 % 2;
+}
+
+/* Scales of a stage of 128 tokens, by a warp, each times that of W: token 32 i + lane from x[i]. */
+static __device__ __forceinline__ void
+w8a8_put_row_scales(uint32_t to, const w8a8_scale_walk<128> &walk, const float (&x)[4], int stage)
+{
+    float of_all = __shfl_sync(~0u, walk.w, stage % 32);
+
+    to += w8a8_row_slot() * 4;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        sw_shared_put4(to + (uint32_t)(i % 2 * 256 + i / 2 * 8), of_all * x[i]);
+}
+
+/* The lane's scales of a warpgroup's 128 tokens: rows l / 4 and 8 more of the warp's 16, of the
+ * first 64 tokens and then of the others. */
+static __device__ __forceinline__ uint4 w8a8_row_scales(uint32_t scales)
+{
+    return sw_shared16(scales + threadIdx.x % 128 / 32 * 128 + threadIdx.x % 32 / 4 * 16);
+}
+
+/* sum = 64 tokens x 128 channels x 128 inputs; x: of 64 rows of 128 bytes. */
+static __device__ __forceinline__ void w8a8_issue_rows(float (&sum)[64], uint32_t x, uint32_t w)
+{
+    uint64_t rows = sw_wgmma_desc(x), columns = sw_wgmma_desc_32(w);
+
+    sw_wgmma_fence();
+#pragma unroll
+    for (int s = 0; s < 4; s++)
+        sw_wgmma8_shared(sum, rows + 2 * (uint64_t)s,
+                         columns + (uint64_t)(s * (SW_AS_ROWS_STEP_BYTES >> 4)), s > 0);
+    sw_wgmma_commit();
+}
+
+/* total += scale * sum, one scale for each of the lane's two rows. */
+static __device__ __forceinline__ void w8a8_add_rows(float *total, float (&sum)[64], uint32_t first,
+                                                     uint32_t second)
+{
+    const float scale[2] = {__uint_as_float(first), __uint_as_float(second)};
+
+    sw_hold(sum);
+#pragma unroll
+    for (int i = 0; i < 64; i++) total[i] = fmaf(scale[i / 2 % 2], sum[i], total[i]);
+}
+
+/* Where what 128 tokens and 128 channels meet lies in a stage. */
+struct w8a8_rows_at {
+    uint32_t x, w, scales;
+};
+
+/* The stage that `ring` stands at, whose first 64 tokens are on their way in `sum`, and with NEXT
+ * those of the one after. `ends`: the last of a block. While this warpgroup adds up, another one
+ * multiplies. */
+template <bool NEXT, typename ring_type>
+static __device__ __forceinline__ void w8a8_rows_stage(float (&total)[128], float (&sum)[64],
+                                                       ring_type &ring, const w8a8_rows_at &at,
+                                                       bool ends)
+{
+    uint32_t stage = ring.stage(), bar = ring.bar();
+    uint4 scale = w8a8_row_scales(stage + at.scales);
+
+    ring.turn();
+    sw_wgmma_wait<0>();
+    w8a8_add_rows(total, sum, scale.x, scale.y);
+    w8a8_issue_rows(sum, stage + at.x + 8192, stage + at.w);
+    if (NEXT) ring.wait();
+    sw_wgmma_wait<0>();
+    __syncwarp();
+    if (ends) w8a8_release_last(ring, bar);
+    else ring.release(bar);
+    w8a8_add_rows(total + 64, sum, scale.z, scale.w);
+    if (NEXT) w8a8_issue_rows(sum, ring.stage() + at.x, ring.stage() + at.w);
+}
+
+#endif
