@@ -284,6 +284,7 @@ void emu_tensor_load_4d(const emu_operand *op) { load_box(op, 4); }
 
 void emu_tensor_load_many(const emu_operand *op)
 {
+    if (!emu_is_lane_elected()) return;
     for (int rank = 0; rank < 16; rank++)
         if (op[5].in >> rank & 1)
             ask(box_of(op[1].in, op + 2, 2), (uint32_t)op[0].in, (uint32_t)op[4].in, rank);

@@ -22,6 +22,7 @@
 
 #include "formats/model/model.h"
 #include "kernels/cuda/experts/routed.h"
+#include "kernels/cuda/gemm/column_tiles.h"
 #include "tests/gpu/support/gpu_dense.h"
 #include "tests/support/toys/random.h"
 
@@ -111,7 +112,8 @@ static sw_tiles tiles_of(scheme kind, int64_t n_out, int64_t k_in)
     const int64_t group = groups[kind];
 
     return (sw_tiles){.spec = {.num = &sw_nums[nums[kind]], .is_symmetric = true,
-                               .group_elems = group, .scale_dtype = scales[kind]},
+                               .group_elems = group, .scale_dtype = scales[kind],
+                               .scale_rows = kind == FP8_BLOCK ? 128 : 0},
                       .n_out = n_out, .k_in = k_in,
                       .n_groups = group ? (k_in + group - 1) / group : 1,
                       .container_bits = sw_tiles_container_bits(&sw_nums[nums[kind]])};
@@ -123,6 +125,17 @@ static sw_act act_of(scheme kind)
     return (sw_act){&sw_nums[kind == W8A8 ? SW_NUM_INT8 : SW_NUM_E4M3],
                     kind == FP8_BLOCK ? SW_ACT_GROUP : SW_ACT_TOKEN, kind == FP8_BLOCK ? 128 : 0,
                     SW_DTYPE_F32};
+}
+
+/* All of a record of 64 scales as its first. */
+static void share_scales(uint8_t *d, int64_t n_bytes)
+{
+    uint16_t *host = malloc((size_t)n_bytes);
+
+    MUST(cudaMemcpy(host, d, (size_t)n_bytes, cudaMemcpyDeviceToHost));
+    for (int64_t i = 0; i < n_bytes / 2; i++) host[i] = host[i / 64 * 64];
+    MUST(cudaMemcpy(d, host, (size_t)n_bytes, cudaMemcpyHostToDevice));
+    free(host);
 }
 
 /* BF16 of about 2^-9 to 2^-5; E8M0 likewise; E4M3 of 2^-3 to 2^4. */
@@ -143,20 +156,36 @@ static uint8_t *random_scales(const layer *l, int64_t n_bytes)
     return d;
 }
 
+/* Of all experts at once, as the engine does where it pays. */
+static void order_codes(layer *l, sw_tiles *t, uint8_t *d_codes)
+{
+    const sw_act act = act_of(l->scheme);
+    sw_tiles all = *t;
+    sw_err err = {0};
+
+    all.codes = d_codes;
+    all.n_out *= l->n_experts;
+    if (sw_column_tiles_order(&all, &act, &l->device, NULL, &err) != SW_OK)
+        bench_must(1, err.text);
+    t->in_columns = all.in_columns;
+}
+
 static void make_weights(layer *l)
 {
-    const sw_tiles tiles[2] = {tiles_of(l->scheme, 2 * l->wide, l->hidden),
+    sw_tiles tiles[2] = {tiles_of(l->scheme, 2 * l->wide, l->hidden),
                                tiles_of(l->scheme, l->hidden, l->wide)};
     sw_expert *experts = calloc((size_t)l->n_experts, sizeof *experts);
 
     l->weight_bytes = 0;
     for (int i = 0; i < 2; i++) {
-        const sw_tiles *t = &tiles[i];
+        sw_tiles *t = &tiles[i];
         int64_t codes = sw_tiles_codes_bytes(t->spec.num, t->n_out, t->k_in);
         int64_t scales = sw_tiles_scales_bytes(t->spec.scale_dtype, t->n_out, t->n_groups);
 
         l->d_codes[i] = random_bytes(l, codes * l->n_experts);
+        order_codes(l, t, l->d_codes[i]);
         l->d_scales[i] = random_scales(l, scales * l->n_experts);
+        if (l->scheme == FP8_BLOCK) share_scales(l->d_scales[i], scales * l->n_experts);
         l->d_experts[i] = taken(l->n_experts * (int64_t)sizeof *experts);
         for (int e = 0; e < l->n_experts; e++)
             experts[e] = (sw_expert){.codes = l->d_codes[i] + e * codes,
@@ -172,13 +201,13 @@ static void make_weights(layer *l)
     free(experts);
 }
 
-static void layer_new(layer *l, const char *text)
+static void layer_new(layer *l, const char *text, sw_cuda_device device)
 {
     long rows = 0;
     uint64_t *host = malloc(CHUNK);
     test_rng rng = {3};
 
-    *l = (layer){0};
+    *l = (layer){.device = device};
     for (int i = 0; i < N_SCHEMES; i++) {
         const size_t n = strlen(scheme_names[i]);
 
@@ -401,8 +430,8 @@ static void bench(const char *shape, char **tokens, int n, sw_cuda_device device
     layer l;
     int rows;
 
-    layer_new(&l, shape);
-    l.device = device, l.stream = stream;
+    layer_new(&l, shape, device);
+    l.stream = stream;
     rows = l.plan.rows;
     for (int i = 0; i < n; i++) {
         int64_t n_tokens = strtoll(tokens[i], NULL, 10);

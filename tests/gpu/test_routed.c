@@ -44,13 +44,19 @@ static int rows_of(const routed_shape *s, int i)
     return routed_shape_has_bytes(s) ? rows_bytes[i] : rows_4bit[i];
 }
 
-/* 256 rows are int8's alone. */
+/* 256 rows have int8, and E4M3 in blocks. */
+static bool has_256_rows(const routed_shape *s)
+{
+    return s->scheme == ROUTED_W8A8 ||
+           (s->scheme == ROUTED_FP8_BLOCK && s->scale_rows && !s->keeps_order);
+}
+
 static int n_rows_of(const routed_shape *s)
 {
     const int n_bytes = (int)(sizeof rows_bytes / sizeof *rows_bytes);
 
     if (!routed_shape_has_bytes(s)) return (int)(sizeof rows_4bit / sizeof *rows_4bit);
-    return s->scheme == ROUTED_W8A8 ? n_bytes : n_bytes - 1;
+    return has_256_rows(s) ? n_bytes : n_bytes - 1;
 }
 
 static void must_be_near(routed_case *c, int rows)
@@ -88,7 +94,7 @@ static routed_shape shape_of(int64_t n_tokens, routing kind)
                           .seed = (uint64_t)n_tokens * 7 + (uint64_t)kind};
 }
 
-static void each(const routed_shape *shape, void (*must)(routed_case *c, int rows))
+static void each_as_it_is(const routed_shape *shape, void (*must)(routed_case *c, int rows))
 {
     routed_case c;
 
@@ -96,6 +102,17 @@ static void each(const routed_shape *shape, void (*must)(routed_case *c, int row
     routed_case_expect(&c);
     for (int i = 0; i < n_rows_of(shape); i++) must(&c, rows_of(shape, i));
     routed_case_free(&c);
+}
+
+/* Groups of E4M3 with scales of channels, then of blocks. */
+static void each(const routed_shape *shape, void (*must)(routed_case *c, int rows))
+{
+    routed_shape blocks = *shape;
+
+    each_as_it_is(shape, must);
+    if (shape->scheme != ROUTED_FP8_BLOCK) return;
+    blocks.scale_rows = 128;
+    each_as_it_is(&blocks, must);
 }
 
 /* One token needs no sorting; 3 leave most experts without one. */
@@ -230,6 +247,7 @@ static void many_rows(void **state)
 
             s.scheme = scheme;
             s.group_elems = group_of(scheme);
+            s.scale_rows = 128;
             s.n_experts = 2, s.top_k = 1, s.hidden = 384, s.wide = 128;
             s.has_bias = i > 2;
             routed_case_new(&c, &s);
@@ -380,6 +398,43 @@ static void gives_same_bytes(const routed_shape *s, int rows)
     routed_case_free(&c);
 }
 
+/* As fetched from the device; the caller frees it. */
+static float *result_of(const routed_shape *s, int rows)
+{
+    const size_t n_bytes = (size_t)(s->n_tokens * s->hidden) * sizeof(float);
+    float *y = malloc(n_bytes);
+    routed_case c;
+
+    routed_case_new(&c, s);
+    assert_true(routed_case_run(&c, rows));
+    memcpy(y, c.y, n_bytes);
+    routed_case_free(&c);
+    return y;
+}
+
+/* In either order of codes, and, where a sum has one stage, which nobody can cut, with tokens as
+ * rows and as columns. */
+static void same_bytes_in_columns(void **state)
+{
+    routed_shape s = shape_of(MANY_TOKENS / 2, ROUTING_SKEW);
+
+    (void)state;
+    s.scheme = ROUTED_FP8_BLOCK, s.scale_rows = 128;
+    s.hidden = s.wide = 128;
+    for (int i = 0; i < n_rows_of(&s); i++) {
+        const int rows = rows_of(&s, i);
+        const size_t n_bytes = (size_t)(s.n_tokens * s.hidden) * sizeof(float);
+        routed_shape as_stored = s;
+        float *want, *have = result_of(&s, rows);
+
+        as_stored.keeps_order = true;
+        want = result_of(&as_stored, rows < 256 ? rows : 128);
+        assert_memory_equal(have, want, n_bytes);
+        free(have);
+        free(want);
+    }
+}
+
 static void same_bytes_twice(void **state)
 {
     routed_shape s = shape_of(FEW_TOKENS, ROUTING_SKEW);
@@ -388,7 +443,7 @@ static void same_bytes_twice(void **state)
     for (int i = 0; i < n_rows_of(&s); i++) gives_same_bytes(&s, rows_of(&s, i));
     s.scheme = ROUTED_W8A8, s.group_elems = 0;
     for (int i = 0; i < n_rows_of(&s); i++) gives_same_bytes(&s, rows_of(&s, i));
-    s.scheme = ROUTED_FP8_BLOCK, s.group_elems = 128;
+    s.scheme = ROUTED_FP8_BLOCK, s.group_elems = 128, s.scale_rows = 128;
     for (int i = 0; i < n_rows_of(&s); i++) gives_same_bytes(&s, rows_of(&s, i));
 }
 
@@ -475,7 +530,7 @@ static void rows_of_the_plan(void **state)
 {
     static const struct {
         int64_t n_tokens;
-        int n_experts, top_k, of_4bit, of_bytes, of_int8;
+        int n_experts, top_k, of_4bit, of_fp8, of_bytes; /* of_fp8: a scale a channel */
     } wanted[] = {
         {1, 256, 8, 8, 16, 16},        {64, 256, 8, 8, 16, 16},     {256, 256, 8, 16, 16, 16},
         {512, 256, 8, 32, 32, 32},     {1024, 256, 8, 48, 64, 64},  {1536, 256, 8, 64, 64, 64},
@@ -492,7 +547,7 @@ static void rows_of_the_plan(void **state)
         routed_shape s = shape_of(2, ROUTING_RANDOM);
         routed_case c;
 
-        s.scheme = scheme, s.group_elems = group_of(scheme);
+        s.scheme = scheme, s.group_elems = group_of(scheme), s.scale_rows = 128;
         routed_case_new(&c, &s);
         for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
             sw_routed p = c.problem;
@@ -501,9 +556,9 @@ static void rows_of_the_plan(void **state)
             p.n_experts = wanted[i].n_experts, p.top_k = wanted[i].top_k;
             assert_int_equal(sw_routed_plan_for(&plan, &p, &device, 0, &err), SW_OK);
 #ifndef SW_CUDA_QUICK
-            assert_int_equal(plan.rows, scheme == ROUTED_INT4   ? wanted[i].of_4bit
-                                        : scheme == ROUTED_W8A8 ? wanted[i].of_int8
-                                                                : wanted[i].of_bytes);
+            assert_int_equal(plan.rows, scheme == ROUTED_INT4  ? wanted[i].of_4bit
+                                        : scheme == ROUTED_FP8 ? wanted[i].of_fp8
+                                                               : wanted[i].of_bytes);
 #endif
         }
         routed_case_free(&c);
@@ -522,6 +577,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(whole_units_of_4_bits),
         cmocka_unit_test(e2m1), cmocka_unit_test(e2m1_with_biases),
         cmocka_unit_test(real_shape), cmocka_unit_test(same_bytes_twice),
+        cmocka_unit_test(same_bytes_in_columns),
         cmocka_unit_test(faults_show), cmocka_unit_test(unsupported),
         cmocka_unit_test(rows_of_the_plan),
     };

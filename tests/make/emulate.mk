@@ -26,7 +26,7 @@ EMU_GEMM_GEN := $(addprefix $(BUILD)/gen/kernels/cuda/gemm/,$(addprefix weight_o
              $(foreach kind,int8 e4m3 int4_e4m3,$(addsuffix _$(kind).cu,$(addprefix quantized_input/,split_k/w8a8_split_k \
              two_ctas/w8a8_two_ctas persistent/w8a8_persistent))))
 EMU_REST  := $(addprefix kernels/cuda/,$(addprefix attention/attention_,decode.cu wgmma.cu widen.cu) $(addprefix experts/routed_,few.cu many.cu \
-             run.cu wide.cu sort.cu))
+             run.cu tall.cu wide.cu sort.cu))
 EMU_REST_GEN := $(foreach kind,int8 e4m3 int4_e4m3,$(BUILD)/gen/kernels/cuda/experts/routed_bytes_$(kind).cu)
 EMU_HOPPER := $(addprefix test_,gemm gemm_blocks gemm_gates gemm_parts engine_ops engine_products newest_key routed)
 
@@ -122,5 +122,6 @@ emulate-hopper: $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)) ## kernels of Hopper o
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_newest_key
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_routed odd_shapes
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_routed many_rows
+	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_routed same_bytes_in_columns
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_products test_one
 endif

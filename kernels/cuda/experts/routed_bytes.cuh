@@ -32,13 +32,14 @@ template <int KIND_, int T_, int STAGES_, int COPIERS_, bool GROUPED_> struct rt
     static constexpr int MT = 2, NWG = 2, C = 64 * MT * NWG, consumers = NWG * 128;
     using at = w8a8_stage<KIND, T, RT_TILES, GROUPED>;
     static constexpr int pair_bytes = at::tile_bytes, record_room = SW_W8A8_RECORD_BYTES;
-    static constexpr int x_pieces = 1, x_per_piece = 128;
+    static constexpr int x_pieces = 1, x_per_piece = 128, code_pieces = 1, CTAS = 1;
     static constexpr int w_at = at::w_at, s_at = at::s_at, stage_bytes = at::bytes;
     static constexpr int ring_bytes = STAGES * stage_bytes, threads = consumers + COPIERS;
     /* At the barrier of a stage: the warps that copy and, of scales of X, each lane. */
     static constexpr int arrivals = RT_COPY_WARPS + (X_GROUPED ? 32 : 0);
 
-
+    /* Where scales of X lie. */
+    static __device__ __forceinline__ int x_slot(int row) { return row; }
     /* As how many rows a block of n_rows is multiplied. */
     static __device__ __forceinline__ int rows_for(int n_rows)
     {
@@ -70,12 +71,27 @@ template <class P, bool GLU> struct rt_scale_rows {
             const int t = i * 32 + (int)threadIdx.x % 32;
 
             if (t < P::T)
-                sw_copy4(stage + P::at::xs_at + (uint32_t)t * 4,
+                sw_copy4(stage + P::at::xs_at + (uint32_t)P::x_slot(t) * 4,
                          a.x_scales + (int64_t)ks * a.x_rows + row[i]);
         }
         sw_copy_arrive(bar);
     }
 };
+
+/* Of a pair of CTAs each brings every other box to both. */
+template <class P>
+static __device__ __forceinline__ void rt_copy_x_both(const CUtensorMap &x, const rt_source &s,
+                                                      int ks, uint32_t stage, uint32_t bar,
+                                                      uint64_t policy)
+{
+    const int first = rt_uniform((int)sw_cluster_rank()) * P::box;
+
+#pragma unroll
+    for (int t = 0; t < P::T; t += 2 * P::box)
+        if (first + t < s.n_rows)
+            sw_warp_load_both(stage + (uint32_t)(first + t) * 128, &x, ks * 128,
+                              s.x_row + first + t, bar, policy);
+}
 
 template <class P, bool GLU>
 static __device__ __forceinline__ void rt_byte_inputs(const CUtensorMap &x, const rt_args &a,
@@ -99,8 +115,9 @@ static __device__ __forceinline__ void rt_byte_inputs(const CUtensorMap &x, cons
         sw_mbar_sleep(empty + 8 * s, turn);
         if (is_new) rt_write_note(notes + s, w.unit);
         rt_copy_scales<P>(a, w.from, w.ks, stage, bar, rt_x_bytes<P, P::box>(w.from.n_rows));
-        rt_copy_x<P, P::box>(x, w.from, w.ks, x_at, bar, keep);
-        if (P::X_GROUPED) rows.copy(a, w.ks, stage, bar);
+        if constexpr (P::CTAS > 1) rt_copy_x_both<P>(x, w.from, w.ks, x_at, bar, keep);
+        else rt_copy_x<P, P::box>(x, w.from, w.ks, x_at, bar, keep);
+        if constexpr (P::X_GROUPED) rows.copy(a, w.ks, stage, bar);
         is_new = w.step(a, run, left == 1);
         if (++s == P::STAGES) s = 0, turn ^= 1;
     }
@@ -188,6 +205,7 @@ static __device__ __forceinline__ void rt_byte_multiply(float (&total)[2][T / 2]
     args.scales_are_bf16 = a.nw.scales_are_bf16;
     args.record_bytes = P::record_room;
     args.has_x_groups = P::X_GROUPED;
+    args.in_columns = a.in_columns;
     place.n_stages = n_stages;
     w8a8_multiply_stages<P::KIND, T, P::MT, P::NWG, 0, P::GROUPED>(total, at, args, place);
     ring.s = at.s, ring.parity = at.parity;
@@ -234,10 +252,10 @@ rt_unit_of_rows(const rt_args &a, const rt_run &run, w8a8_ring<P::STAGES> &ring,
 
 /* All units of a CTA, in a loop as rt_few_consume's: in one function for both ptxas takes other
  * registers. own: rt_byte_own, or of another cut, which has its own rt_unit_of_rows. */
-template <class P, bool GLU, class own_type>
+template <class P, bool GLU, class ring_type, class own_type>
 static __device__ __forceinline__ void rt_byte_consume(const rt_args &a, const rt_run &run,
-                                                       w8a8_ring<P::STAGES> &ring,
-                                                       const rt_note *notes, const own_type &own)
+                                                       ring_type &ring, const rt_note *notes,
+                                                       const own_type &own)
 {
     int left = run.n_whole;
 

@@ -30,6 +30,8 @@ template <class CUT> struct rt_cut : CUT {
     static constexpr int whole_rounds = 4;
     static constexpr int box = CUT::T > RT_MANY_BOX ? CUT::T : RT_FEW_BOX; /* rows of X at once */
     static constexpr int x_pieces = NW_STAGE_TILES, x_per_piece = 64; /* inputs of 128 bytes */
+    static constexpr int code_pieces = 1; /* of a tile in a stage, each with its like of others */
+    static constexpr int CTAS = 1;        /* of a cluster: see rt_run */
 };
 
 /* The same for E2M1 with scales of SCALE_K inputs, of a CUT of int4 in groups of 128, whose stages
@@ -54,7 +56,7 @@ static __device__ __forceinline__ void rt_make_barriers(uint32_t full, uint32_t 
 {
     for (int i = 0; i < P::STAGES; i++) {
         sw_mbar_init(full + 8 * i, arrivals);
-        sw_mbar_init(empty + 8 * i, 4 * P::NWG * SW_ARRIVALS);
+        sw_mbar_init(empty + 8 * i, P::CTAS * 4 * P::NWG * SW_ARRIVALS);
     }
 }
 
@@ -114,15 +116,20 @@ template <class P>
 static __device__ __forceinline__ void rt_copy_codes(const rt_args &a, rt_source &s, int ks,
                                                      uint32_t stage, uint32_t bar)
 {
+    constexpr int PIECE = P::pair_bytes / P::code_pieces;
     const uint32_t n_bytes = (uint32_t)(min(a.k_tiles - ks * NW_STAGE_TILES, NW_STAGE_TILES) *
                                         P::pair_bytes / NW_STAGE_TILES);
 
     sw_warp_expect(bar, P::TILES * n_bytes);
 #pragma unroll
-    for (int i = 0; i < P::TILES; i++)
-        sw_warp_load(stage + P::w_at + i * P::pair_bytes,
-                     s.codes + s.to[i] * (a.k_tiles * (P::pair_bytes / NW_STAGE_TILES)),
-                     n_bytes, bar, s.policy);
+    for (int piece = 0; piece < P::code_pieces; piece++)
+#pragma unroll
+        for (int i = 0; i < P::TILES; i++)
+            if (P::code_pieces == 1 || piece * PIECE < (int)n_bytes)
+                sw_warp_load(stage + P::w_at + (piece * P::TILES + i) * PIECE,
+                             s.codes + s.to[i] * (a.k_tiles * (P::pair_bytes / NW_STAGE_TILES)) +
+                                 piece * PIECE,
+                             P::code_pieces == 1 ? n_bytes : PIECE, bar, s.policy);
     s.codes += P::pair_bytes;
 }
 
@@ -136,9 +143,9 @@ static __device__ __forceinline__ void rt_copy_scales(const rt_args &a, const rt
     const int from = group * a.record_bytes;
     const uint32_t n_bytes = (uint32_t)min(a.record_bytes, a.scale_bytes - from);
 
-    sw_warp_expect(bar, x_bytes + (P::GROUPED ? RT_TILES * n_bytes : 0));
+    sw_warp_expect(bar, x_bytes + (P::GROUPED ? P::TILES * n_bytes : 0));
 #pragma unroll
-    for (int i = 0; P::GROUPED && i < RT_TILES; i++)
+    for (int i = 0; P::GROUPED && i < P::TILES; i++)
         sw_warp_load(stage + P::s_at + i * P::record_room,
                      s.scales + from + s.to[i] * a.scale_bytes, n_bytes, bar, s.policy);
 }

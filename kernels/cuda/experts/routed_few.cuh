@@ -61,6 +61,12 @@ struct rt_run {
     }
 };
 
+/* A cluster has one: its CTAs take units side by side of the same rows. */
+template <class P> static __device__ __forceinline__ int rt_n_runs(void)
+{
+    return (int)gridDim.x / P::CTAS;
+}
+
 #define RT_SHARERS 4 /* CTAs to a unit that is cut, at most, where most units are not */
 
 /* With P::WHOLE, where each CTA has P::whole_rounds units or more, only what is left when every CTA
@@ -70,16 +76,16 @@ struct rt_run {
 template <class P> static __device__ __forceinline__ rt_run rt_run_of(const rt_args &a)
 {
     const int64_t n_units = (int64_t)rt_n_blocks(a) * a.n_units;
-    const int rounds = (int)(n_units / gridDim.x);
+    const int n_runs = rt_n_runs<P>(), rounds = (int)(n_units / n_runs);
     const bool is_whole = P::WHOLE && rounds >= P::whole_rounds;
     rt_run r;
 
     r.n_whole = is_whole ? rounds : 0;
-    r.first_cut = r.n_whole * (int)gridDim.x;
+    r.first_cut = r.n_whole * n_runs;
     r.n_stages = (n_units - r.first_cut) * a.k_stages;
-    r.n_ctas = (int)min((int64_t)gridDim.x, r.n_stages);
+    r.n_ctas = (int)min((int64_t)n_runs, r.n_stages);
     if (is_whole) r.n_ctas = (int)min((int64_t)r.n_ctas, (n_units - r.first_cut) * RT_SHARERS);
-    r.cta = (int)blockIdx.x;
+    r.cta = (int)blockIdx.x / P::CTAS;
     r.begin = r.end = 0;
     if (r.cta < r.n_ctas) {
         r.begin = rt_uniform(r.begin_of(r.cta));
@@ -103,6 +109,7 @@ template <class P, bool GLU> struct rt_walk {
     __device__ __forceinline__ void find(const rt_args &a)
     {
         unit = rt_unit_of<GLU>(a, at);
+        if constexpr (P::CTAS > 1) unit.j = unit.j * P::CTAS + (int)sw_cluster_rank();
         from = rt_source_of<GLU, P::TILES>(a, unit, ks);
     }
     __device__ __forceinline__ rt_walk(const rt_args &a, const rt_run &run)
@@ -118,7 +125,7 @@ template <class P, bool GLU> struct rt_walk {
         if (++ks < a.k_stages || is_last) return false;
         ks = 0;
         if (!P::WHOLE || n_whole == 0) at++;
-        else if (--n_whole) at += (int)gridDim.x;
+        else if (--n_whole) at += rt_n_runs<P>();
         else begin_cut(a, run);
         find(a);
         return true;
@@ -264,12 +271,16 @@ static __device__ __forceinline__ bool rt_bring_together(float (&total)[P::MT][N
                                                          const rt_run &run, int u, int k0, int n,
                                                          int n_rows)
 {
+    /* Where partials of this CTA's likes begin, those of one rank in their clusters. */
+    const int like = P::CTAS > 1 ? (int)sw_cluster_rank() * rt_n_runs<P>() : 0;
+
     if (k0) {
-        rt_hand_over<P>(total, a, run.cta, n_rows);
+        rt_hand_over<P>(total, a, like + run.cta, n_rows);
         return false;
     }
     if (n < a.k_stages)
-        rt_take_over<P>(total, a, run.cta + 1, run.owner((u + 1) * a.k_stages - 1), n_rows);
+        rt_take_over<P>(total, a, like + run.cta + 1,
+                        like + run.owner((u + 1) * a.k_stages - 1), n_rows);
     return true;
 }
 

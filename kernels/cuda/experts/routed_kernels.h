@@ -15,6 +15,8 @@ typedef struct rt_kernel {
     int box_rows;          /* of a box of inputs */
     int per_sm;            /* CTAs of a multiprocessor */
     int partial_floats;    /* of a partial sum of a CTA; 0: it has none */
+    int cluster;           /* CTAs that take units of the same rows side by side; 0: one */
+    int even_rows;         /* what the rows of a block are multiples of; 0: see routed_run.cu */
 } rt_kernel;
 
 /* By rows of a block and, of 4 bits, inputs of a scale: 0 for int4 in groups of 128 or more, else
@@ -25,8 +27,9 @@ const rt_kernel *sw_routed_many(int rows, int scale_k);
 const rt_kernel *sw_routed_bytes_int8(int rows, bool is_grouped);
 const rt_kernel *sw_routed_bytes_e4m3(int rows, bool is_grouped);
 const rt_kernel *sw_routed_bytes_int4_e4m3(int rows, bool is_grouped);
-/* Of int8 with inputs in int8, 256 rows. */
+/* Of 256 rows: int8 with inputs in int8; E4M3 in columns with the same, both by groups. */
 const rt_kernel *sw_routed_wide(void);
+const rt_kernel *sw_routed_tall(void);
 
 /* Sort the pairs, make the lists and gather the inputs. */
 sw_code sw_routed_sort(const rt_sort_args *a, sw_launch how, sw_err *err) SW_MUST_USE;

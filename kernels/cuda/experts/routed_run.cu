@@ -9,15 +9,16 @@
 #include "kernels/cuda/gemm/tensor_map.cuh"
 
 #define UNIT_TILES 4     /* of 64 channels: see routed_unit.cuh */
-#define WIDE_ROWS 256    /* of the kernel of routed_wide.cuh, */
-#define WIDE_TILES 2     /* its units */
-#define WIDE_EVEN 128    /* and what the rows of its blocks are multiples of */
+#define WIDE_ROWS 256    /* of the kernels of routed_wide.cuh and routed_tall.cuh, */
+#define WIDE_TILES 2     /* and their units */
 
 /* Kernels: of 4 bits for few rows of an expert and for many; from RT_BYTES on of inputs of bytes, a
  * row of `bytes` each. */
 enum { RT_FEW, RT_MANY, RT_BYTES };
 
 static bool is_e4m3(const sw_tiles *t) { return sw_cuda_weights_of(t) == SW_CUDA_W_E4M3; }
+
+static bool is_e4m3_in_columns(const sw_tiles *t) { return is_e4m3(t) && t->in_columns; }
 
 static bool is_symmetric_int8(const sw_tiles *t)
 {
@@ -39,6 +40,7 @@ static const struct {
     bool is_grouped, only_128, x_is_grouped;
 } bytes[] = {
     {is_e4m3, sw_routed_bytes_e4m3, NULL, SW_NUM_E4M3, false, false, false},
+    {is_e4m3_in_columns, sw_routed_bytes_e4m3, sw_routed_tall, SW_NUM_E4M3, true, true, true},
     {is_e4m3, sw_routed_bytes_e4m3, NULL, SW_NUM_E4M3, true, true, true},
     {is_symmetric_int8, sw_routed_bytes_int8, sw_routed_wide, SW_NUM_INT8, false, false, false},
     {is_symmetric_int4, sw_routed_bytes_int4_e4m3, NULL, SW_NUM_E4M3, false, false, false},
@@ -108,8 +110,8 @@ static int kind_of(const sw_routed *p)
 {
     const sw_act *act = &p->act_of_x;
 
-    if (p->up.is_marlin || p->down.is_marlin || p->up.in_columns || p->down.in_columns ||
-        p->up.spec.n_outliers || p->down.spec.n_outliers ||
+    if (p->up.is_marlin || p->down.is_marlin || p->up.spec.n_outliers || p->down.spec.n_outliers ||
+        p->up.in_columns != p->down.in_columns || (p->up.in_columns && !is_e4m3(&p->up)) ||
         p->up.spec.scale_dtype != p->down.spec.scale_dtype)
         return -1;
     if (act->scope == SW_ACT_NONE && e2m1_scale_k(&p->up)) /* whole tiles have their scales */
@@ -284,7 +286,8 @@ static rt_args args_of(const sw_routed *p, const sw_routed_plan *plan, const rt_
                        bool is_down)
 {
     const sw_tiles *t = is_down ? &p->down : &p->up;
-    const int tiles = plan->rows == WIDE_ROWS ? WIDE_TILES : UNIT_TILES;
+    const int cluster = kernel_of(plan)->cluster;
+    const int tiles = plan->rows == WIDE_ROWS ? WIDE_TILES * (cluster ? cluster : 1) : UNIT_TILES;
     rt_args a = {};
 
     a.nw.scale_bytes = t->spec.scale_dtype == SW_DTYPE_F32 ? 4 : 2;
@@ -303,6 +306,7 @@ static rt_args args_of(const sw_routed *p, const sw_routed_plan *plan, const rt_
     a.k_tiles = (int)sw_tiles_k(t->k_in);
     a.k_stages = (a.k_tiles + 1) / 2;
     a.group_stages = (int)(t->spec.group_elems / 128);
+    a.in_columns = t->in_columns;
     a.tile_bytes = (int)sw_tile_bytes(t->container_bits);
     a.record_bytes = 64 * a.nw.scale_bytes;
     a.scale_bytes = (int)t->n_groups * a.record_bytes;
@@ -341,10 +345,11 @@ static sw_code multiply(const sw_routed *p, const sw_routed_plan *plan, const rt
                         bool is_down, sw_launch how, sw_err *err)
 {
     const rt_kernel *k = kernel_of(plan);
+    const int cluster = k->cluster ? k->cluster : 1;
     rt_args args = args_of(p, plan, w, is_down);
     CUtensorMap map;
     void *params[] = {&map, &args};
-    cudaLaunchAttribute attrs[1] = {};
+    cudaLaunchAttribute attrs[2] = {};
     cudaLaunchConfig_t config = {};
     sw_code rc = map_inputs(&map, p, k, w, is_down, err);
 
@@ -354,14 +359,16 @@ static sw_code multiply(const sw_routed *p, const sw_routed_plan *plan, const rt
                                                 k->shared_bytes),
                            "routed experts", err);
     if (rc != SW_OK) return rc;
-    attrs[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attrs[0].val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim = dim3((unsigned)n_ctas_of(plan));
+    attrs[0].id = cudaLaunchAttributeClusterDimension;
+    attrs[0].val.clusterDim = {(unsigned)cluster, 1, 1};
+    attrs[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attrs[1].val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3((unsigned)(n_ctas_of(plan) / cluster * cluster));
     config.blockDim = dim3((unsigned)k->n_threads);
     config.dynamicSmemBytes = (size_t)k->shared_bytes;
     config.stream = (cudaStream_t)how.stream;
     config.attrs = attrs;
-    config.numAttrs = how.overlaps ? 1 : 0;
+    config.numAttrs = how.overlaps ? 2 : 1;
     return sw_cuda_check(cudaLaunchKernelExC(&config, k->entry[is_down], params), "routed experts",
                          err);
 }
@@ -369,8 +376,10 @@ static sw_code multiply(const sw_routed *p, const sw_routed_plan *plan, const rt
 /* What the rows of an expert's blocks are multiples of, where they are alike; 0: they are full. */
 static int even_rows(const sw_routed_plan *plan)
 {
-    if (plan->rows == WIDE_ROWS) return WIDE_EVEN;
-    return plan->rows > 64 ? kernel_of(plan)->box_rows : 0;
+    const rt_kernel *k = kernel_of(plan);
+
+    if (k->even_rows) return k->even_rows;
+    return plan->rows > 64 ? k->box_rows : 0;
 }
 
 static sw_code sort(const sw_routed *p, const sw_routed_plan *plan, const rt_work *w,

@@ -7,6 +7,7 @@ using cut = rt_wide_cut;
 static const rt_kernel kernel = {cut::T,
                                  {(const void *)swk_routed_wide_sm90<true>,
                                   (const void *)swk_routed_wide_sm90<false>},
-                                 cut::shared_bytes, cut::threads, cut::box, 1, cut::T * cut::C};
+                                 cut::shared_bytes, cut::threads, cut::box, 1, cut::T * cut::C, 1,
+                                 2 * cut::box};
 
 extern "C" const rt_kernel *sw_routed_wide(void) { return &kernel; }

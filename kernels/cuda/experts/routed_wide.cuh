@@ -26,7 +26,7 @@ struct rt_wide_cut {
     static constexpr int MT = 1, NWG = 2, C = 64 * MT * NWG, consumers = NWG * 128;
     using at = w8a8_stage<KIND, T, TILES, false>;
     static constexpr int pair_bytes = at::tile_bytes, record_room = SW_W8A8_RECORD_BYTES;
-    static constexpr int x_pieces = 1, x_per_piece = 128;
+    static constexpr int x_pieces = 1, x_per_piece = 128, code_pieces = 1, CTAS = 1;
     static constexpr int w_at = at::w_at, s_at = at::s_at, stage_bytes = at::bytes;
     static constexpr int ring_bytes = STAGES * stage_bytes, threads = consumers + 128;
     static constexpr int shared_bytes = ring_bytes + NWG * RT_WIDE_GIVEN + 1024;

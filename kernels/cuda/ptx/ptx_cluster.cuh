@@ -26,6 +26,18 @@ __device__ __forceinline__ void sw_tensor_load_both(uint32_t dst, const CUtensor
                  : "memory");
 }
 
+/* The same by a warp, of which one lane asks: see ptx_warp.cuh. */
+__device__ __forceinline__ void sw_warp_load_both(uint32_t dst, const CUtensorMap *map, int x,
+                                                  int y, uint32_t bar, uint64_t policy)
+{
+    asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\n"
+                 "@p cp.async.bulk.tensor.2d.shared::cluster.global.tile"
+                 ".mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+                 "[%0], [%1, {%2, %3}], [%4], %5, %6;\n}"
+                 ::"r"(dst), "l"(map), "r"(x), "r"(y), "r"(bar), "h"((uint16_t)3), "l"(policy)
+                 : "memory");
+}
+
 /* Likewise a straight piece; n_bytes and both addresses in multiples of 16. */
 __device__ __forceinline__ void sw_bulk_load_both(uint32_t dst, const void *src, uint32_t n_bytes,
                                                   uint32_t bar, uint64_t policy)

@@ -10,6 +10,7 @@
 
 #include "formats/model/model.h"
 #include "formats/num/act.h"
+#include "kernels/cuda/gemm/column_tiles.h"
 #include "tests/gpu/support/gpu_ref.h"
 #include "tests/gpu/support/routed_case.h"
 #include "tests/support/toys/qtensor_gen.h"
@@ -115,7 +116,8 @@ static void make_e4m3(sw_qtensor *q, const routed_shape *s, int64_t n_out, int64
                       test_rng *rng)
 {
     sw_qspec spec = {.num = &sw_nums[SW_NUM_E4M3], .is_symmetric = true,
-                     .group_elems = s->group_elems, .scale_dtype = SW_DTYPE_BF16};
+                     .group_elems = s->group_elems, .scale_dtype = SW_DTYPE_BF16,
+                     .scale_rows = s->scale_rows};
     sw_err err = {0};
 
     assert_int_equal(sw_qtensor_alloc(q, &spec, n_out, k_in, &err), SW_OK);
@@ -165,6 +167,10 @@ static void make_weight(sw_qtensor *q, const routed_shape *s, int64_t n_out, int
     else
         for (int64_t i = 0; i < n_out * q->n_groups; i++)
             q->scales[i] = rounded((float)((0.2 + test_uniform(rng)) * size / sqrt((double)k_in)));
+    for (int64_t n = 0; s->scale_rows && n < n_out; n++)
+        memcpy(q->scales + n * q->n_groups,
+               q->scales + n / s->scale_rows * s->scale_rows * q->n_groups,
+               (size_t)q->n_groups * sizeof *q->scales);
 }
 
 static sw_act act_of(const routed_shape *s)
@@ -234,6 +240,24 @@ static uint16_t *put_rows(const float *v, size_t n)
     return d;
 }
 
+/* The codes of all experts as the engine would have them; whether their order is another. */
+static bool order_codes(const routed_case *c, const sw_qtensor *q, const sw_expert *experts)
+{
+    const sw_cuda_device device = {90, 132};
+    const sw_act act = act_of(&c->shape);
+    bool in_columns = false;
+    sw_err err = {0};
+
+    for (int e = 0; e < c->shape.n_experts && !c->shape.keeps_order; e++) {
+        sw_tiles tiles = tiles_of(&q[e]);
+
+        tiles.codes = experts[e].codes;
+        assert_int_equal(sw_column_tiles_order(&tiles, &act, &device, NULL, &err), SW_OK);
+        in_columns = tiles.in_columns;
+    }
+    return in_columns;
+}
+
 static void describe(routed_case *c)
 {
     const routed_shape *s = &c->shape;
@@ -249,6 +273,8 @@ static void describe(routed_case *c)
                      .down = tiles_of(&c->down[0]),
                      .ups = d_experts, .downs = d_experts + n, .act = s->act, .limit = LIMIT,
                      .may_overlap = s->seed % 2};
+    p->up.in_columns = order_codes(c, c->up, c->experts);
+    p->down.in_columns = order_codes(c, c->down, c->experts + n);
     p->x = (sw_bf16_rows){put_rows(c->x, (size_t)(s->n_tokens * s->hidden)), s->hidden};
     p->y = (sw_bf16_rows){(sw_bf16 *)(d_y + GUARD_BYTES), s->hidden};
     p->chosen = device_copy(c->chosen, n_pairs * sizeof *c->chosen);

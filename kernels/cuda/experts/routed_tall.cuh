@@ -1,0 +1,344 @@
+/* routed_tall.cuh - E4M3 weights of routed experts times inputs in E4M3, for hundreds of rows each,
+ * with tokens as the rows of the products (sm_90a).
+ *
+ * As routed_bytes.cuh, with these differences:
+ *
+ *   unit:   256 rows x 128 channels: tiles of 64 rows in turn for two warpgroups, the second of
+ *           which has one less where a block has no more than 192; with GLU 64 gates and their
+ *           ups, so that a thread has both
+ *   stage:  X [256][128], W [4 k-steps][2 tiles][2 KB], both operands in shared memory
+ *   pairs:  two CTAs of a cluster take units side by side of the same rows, of which each brings
+ *           every other box to both; a stage is replaced when both are done with it
+ *   scales: of inputs by groups a thread has two a tile of 64 rows, and a stage's product of those
+ *           with the weight's, which all channels of a tile share, is a number for 32 sums
+ */
+#ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_TALL_CUH
+#define SW_KERNELS_CUDA_EXPERTS_ROUTED_TALL_CUH
+
+#include "kernels/cuda/experts/routed_bytes.cuh"
+#include "kernels/cuda/gemm/quantized_input/w8a8_tokens_as_rows.cuh"
+
+#define RT_TALL_COPIER 40  /* registers */
+#define RT_TALL_CONSUMER 232
+#define RT_TALL_ROWS 128   /* of a warpgroup, at most */
+#define RT_TALL_PARK 2048  /* bytes: 16 rows x 64 channels on their way to memory, of a warp */
+
+struct rt_tall_cut {
+    static constexpr int KIND = W8A8_E4M3, T = 256, STAGES = 4, TILES = 2;
+    static constexpr bool GROUPED = true, X_GROUPED = true, WHOLE = true;
+    static constexpr int CTAS = 2, whole_rounds = 0, box = 64;
+    static constexpr int NWG = 2, C = 64 * TILES, consumers = NWG * 128;
+    using at = w8a8_stage<KIND, T, TILES, GROUPED>;
+    static constexpr int pair_bytes = at::tile_bytes, record_room = SW_W8A8_RECORD_BYTES;
+    static constexpr int x_pieces = 1, x_per_piece = 128, code_pieces = 4; /* k-steps */
+    static constexpr int w_at = at::w_at, s_at = at::s_at, stage_bytes = at::bytes;
+    static constexpr int ring_bytes = STAGES * stage_bytes, threads = consumers + 128;
+    static constexpr int shared_bytes = ring_bytes + consumers / 32 * RT_TALL_PARK + 1024;
+    static constexpr int arrivals = RT_COPY_WARPS + 32; /* see rt_byte_cut */
+    using ring = w8a8_cluster_ring<CTAS, STAGES>;
+
+    /* Where inputs lie in a stage does not depend on how many there are. */
+    static __device__ __forceinline__ int rows_for(int) { return T; }
+    /* Where scales of X lie: those of a lane's four rows side by side. */
+    static __device__ __forceinline__ int x_slot(int row)
+    {
+        return row / 64 % 2 * 128 + row % 64 / 16 * 32 + row % 8 * 4 + row / 128 * 2 + row / 8 % 2;
+    }
+};
+
+/* The same with the sums of M tiles of rows a warpgroup. */
+template <class P, int M> struct rt_tall_sums : P {
+    static constexpr int MT = M;
+};
+
+/* ---- products ---- */
+
+/* Of a unit, in shared memory, a warpgroup's own: biases of its channels, which pairs its rows are
+ * and their shares; and what unit it is, which would take registers from the products. */
+struct rt_tall_rows {
+    float bias[2 * 64];
+    int pair[RT_TALL_ROWS];
+    float share[RT_TALL_ROWS];
+    rt_note unit;
+};
+
+/* What a consumer has of shared memory beside the ring: park is its warp's, rows its
+ * warpgroup's. */
+struct rt_tall_own {
+    uint32_t park, zero_addr;
+    rt_tall_rows *rows;
+};
+
+/* The row of a block that row i of this warpgroup is. */
+static __device__ __forceinline__ int rt_tall_row_of(int i)
+{
+    return (i / 64 * 2 + rt_group()) * 64 + i % 64;
+}
+
+/* Asks for what is the unit's, which nobody of the warpgroup reads any more. */
+template <class P, bool GLU>
+static __device__ __forceinline__ void rt_tall_ask(const rt_args &a, const rt_note &unit,
+                                                   rt_tall_rows *rows)
+{
+    const int i = (int)threadIdx.x % 128, tile = rt_tile<GLU, P::TILES>(a, unit.j, i / 64);
+    const int row = unit.row0 + min(rt_tall_row_of(i), unit.n_rows - 1);
+    const int64_t channel = (int64_t)tile * 64 + i % 64;
+    const bool is_sorted = a.lists.blocks;
+
+    sw_named_sync(2 + rt_group(), 128);
+    if (i == 0) rows->unit = unit;
+    if (unit.bias && channel < (GLU ? 2 : 1) * a.n_out)
+        sw_copy4(sw_smem_addr(rows->bias + i), unit.bias + channel);
+    else rows->bias[i] = 0;
+    if (!GLU) {
+        sw_copy4(sw_smem_addr(rows->share + i),
+                 (is_sorted ? a.lists.share_of_row : a.share) + row);
+        if (is_sorted) sw_copy4(sw_smem_addr(rows->pair + i), a.lists.pair_of_row + row);
+        else rows->pair[i] = row;
+    }
+    sw_copy_commit();
+}
+
+/* It is there, for all of the warpgroup. */
+static __device__ __forceinline__ void rt_tall_wait(void)
+{
+    sw_copy_wait<0>();
+    sw_named_sync(2 + rt_group(), 128);
+}
+
+/* The first of a record of scales, which are all alike. */
+static __device__ __forceinline__ float rt_first_scale(uint32_t record, const rt_args &a)
+{
+    const uint32_t v = sw_shared4(record);
+
+    if (a.nw.scale_bytes == 4) return __uint_as_float(v);
+    if (a.nw.scales_are_bf16) return __uint_as_float(v << 16);
+    return __half2float(__ushort_as_half((unsigned short)v));
+}
+
+/* What sums of a stage are multiplied by: of each tile of rows the lane's two, times those of the
+ * two tiles of channels. */
+template <class P, int M> struct rt_tall_factors {
+    float of[M][2][2]; /* [tile of rows][row][tile of channels] */
+
+    __device__ __forceinline__ void load(uint32_t stage, const rt_args &a)
+    {
+        const uint32_t at = stage + P::at::xs_at + threadIdx.x / 32 * 128 +
+                            threadIdx.x % 32 / 4 * 16;
+        uint32_t x[4];
+        float w[2];
+
+        if constexpr (M > 1) {
+            const uint4 v = sw_shared16(at);
+
+            x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+        } else {
+            const uint2 v = sw_shared8(at);
+
+            x[0] = v.x, x[1] = v.y;
+        }
+#pragma unroll
+        for (int t = 0; t < 2; t++)
+            w[t] = rt_first_scale(stage + P::s_at + (uint32_t)(t * P::record_room), a);
+#pragma unroll
+        for (int i = 0; i < 4 * M; i++)
+            of[i / 4][i / 2 % 2][i % 2] = w[i % 2] * __uint_as_float(x[i / 2]);
+    }
+};
+
+/* n stages of a unit. */
+template <class P, int M>
+static __device__ __forceinline__ void rt_tall_multiply(float (&total)[M][64],
+                                                        typename P::ring &ring, const rt_args &a,
+                                                        int n)
+{
+    const uint32_t x_at = (uint32_t)(rt_group() * 64 * 128);
+
+#pragma unroll 1
+    for (; n > 0; n--) {
+        const uint32_t stage = ring.stage(), bar = ring.bar();
+        rt_tall_factors<P, M> factors;
+        float part[64];
+
+        ring.wait();
+        ring.turn();
+        factors.load(stage, a);
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            w8a8_issue_rows(part, stage + x_at + (uint32_t)(m * 128 * 128), stage + P::w_at);
+            sw_wgmma_wait<0>();
+            sw_hold(part);
+            if (m + 1 == M) {
+                __syncwarp();
+                ring.release(bar);
+            }
+#pragma unroll
+            for (int i = 0; i < 64; i++)
+                total[m][i] = fmaf(factors.of[m][i / 2 % 2][i / 32], part[i], total[m][i]);
+        }
+    }
+}
+
+/* ---- the end of a unit ---- */
+
+/* The first row of the lane in a tile of 64. */
+static __device__ __forceinline__ int rt_tall_row(void)
+{
+    return (int)threadIdx.x % 128 / 32 * 16 + (int)threadIdx.x % 32 / 4;
+}
+
+/* 16 rows x 64 channels of a warp, from row `first` of the block and channel0 on, to memory;
+ * `pair`: of these rows, where they are pairs'. */
+template <bool IS_PAIR>
+static __device__ __forceinline__ void rt_tall_store(const float *v, const rt_args &a,
+                                                     const rt_note &unit, int channel0, int first,
+                                                     uint32_t park, const int *pair)
+{
+    const int lane = (int)threadIdx.x % 32, r = lane % 8, matrix = lane / 8;
+
+    __syncwarp();
+#pragma unroll
+    for (int j = 0; j < 8; j += 2) {
+        uint32_t out[4];
+
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            out[e] = sw_round16_pair(v[4 * j + 2 * e], v[4 * j + 2 * e + 1], true);
+        sw_store_matrices4(park + (uint32_t)((matrix % 2 * 8 + r) * 128 +
+                                             ((j + matrix / 2) ^ r) * 16), out);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int row = i * 4 + lane / 8, channel = channel0 + lane % 8 * 8;
+
+        if (first + row >= unit.n_rows || channel >= a.n_out) continue;
+        const int64_t of = IS_PAIR ? pair[row] : unit.row0 + first + row;
+
+        *(uint4 *)(a.y + of * a.n_out + channel) =
+            sw_shared16(park + (uint32_t)(row * 128 + (lane % 8 ^ (row & 7)) * 16));
+    }
+}
+
+/* Of a tile of rows, `first` its warp's first row in the block. */
+static __device__ __forceinline__ void rt_tall_finish_glu(float (&total)[64], const rt_args &a,
+                                                          const rt_note &unit, int first,
+                                                          uint32_t park, const rt_tall_rows *rows)
+{
+#pragma unroll
+    for (int i = 0; i < 32; i++) {
+        const int channel = i / 4 * 8 + (int)threadIdx.x % 4 * 2 + i % 2;
+
+        total[i] = rt_glu(a, fmaf(total[i], unit.factor, rows->bias[channel]),
+                          fmaf(total[32 + i], unit.factor, rows->bias[64 + channel]));
+    }
+    rt_tall_store<false>(total, a, unit, unit.j * 64, first, park, nullptr);
+}
+
+/* m: which tile of the warpgroup's. */
+static __device__ __forceinline__ void rt_tall_finish_down(float (&total)[64], const rt_args &a,
+                                                           const rt_note &unit, int m, int first,
+                                                           uint32_t park, const rt_tall_rows *rows)
+{
+    const float share[2] = {rows->share[m * 64 + rt_tall_row()],
+                            rows->share[m * 64 + rt_tall_row() + 8]};
+
+#pragma unroll
+    for (int t = 0; t < 2; t++) {
+#pragma unroll
+        for (int i = 0; i < 32; i++) {
+            const int channel = t * 64 + i / 4 * 8 + (int)threadIdx.x % 4 * 2 + i % 2;
+
+            total[32 * t + i] = fmaf(total[32 * t + i], unit.factor, rows->bias[channel]) *
+                                share[i / 2 % 2];
+        }
+        rt_tall_store<true>(total + 32 * t, a, unit, (unit.j * 2 + t) * 64, first, park,
+                            rows->pair + m * 64 + (int)threadIdx.x % 128 / 32 * 16);
+    }
+}
+
+/* ---- the whole ---- */
+
+/* Stages [k0, k0 + n) of a unit; u: which of those that are cut. */
+template <class P, bool GLU, int M>
+static __device__ __forceinline__ void
+rt_tall_unit(const rt_args &a, const rt_run &run, typename P::ring &ring, const rt_note &note,
+             const rt_tall_own &own, int u, int k0, int n)
+{
+    using sums = rt_tall_sums<P, M>;
+    float total[M][64];
+
+    rt_tall_ask<P, GLU>(a, note, own.rows);
+    w8a8_clear(total, own.zero_addr);
+    rt_tall_multiply<P, M>(total, ring, a, n);
+    rt_tall_wait();
+    if (!rt_bring_together<sums>(total, a, run, u, k0, n, P::T)) return;
+    const rt_note unit = own.rows->unit;
+
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+        const int first = rt_tall_row_of(m * 64 + (int)threadIdx.x % 128 / 32 * 16);
+
+        if constexpr (GLU) rt_tall_finish_glu(total[m], a, unit, first, own.park, own.rows);
+        else rt_tall_finish_down(total[m], a, unit, m, first, own.park, own.rows);
+    }
+}
+
+template <class P, bool GLU>
+static __device__ __forceinline__ void
+rt_unit_of_rows(const rt_args &a, const rt_run &run, typename P::ring &ring,
+                const rt_note &unit, const rt_tall_own &own, int u, int k0, int n)
+{
+    if (rt_uniform(unit.n_rows) > 128 + rt_group() * 64)
+        rt_tall_unit<P, GLU, 2>(a, run, ring, unit, own, u, k0, n);
+    else rt_tall_unit<P, GLU, 1>(a, run, ring, unit, own, u, k0, n);
+}
+
+template <class P, bool GLU>
+__global__ void __launch_bounds__(P::threads, 1)
+    swk_routed_tall_sm90(const __grid_constant__ CUtensorMap x, const rt_args a)
+{
+    extern __shared__ uint8_t s_bytes[];
+    __shared__ uint64_t s_full[P::STAGES], s_empty[P::STAGES];
+    __shared__ rt_tall_rows s_rows[P::NWG];
+    __shared__ rt_note s_notes[P::STAGES];
+    __shared__ uint32_t s_zero;
+    __shared__ rt_run s_run; /* for those whose registers the products want */
+    uint32_t ring = (sw_smem_addr(s_bytes) + 1023) & ~1023u;
+    uint32_t full = sw_smem_addr(s_full), empty = sw_smem_addr(s_empty);
+    /* From lane 0, so that the compiler knows that a warp does not diverge here. */
+    int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
+
+    rt_clear_ring<P>(a, ring, P::ring_bytes);
+    if (threadIdx.x == 0) {
+        s_zero = 0;
+        sw_tensor_prefetch(&x);
+        rt_make_barriers<P>(full, empty, P::arrivals);
+        sw_mbar_init_fence();
+    }
+    if (GLU && a.lists.blocks) sw_grid_wait_previous(); /* see routed_bytes.cuh */
+    sw_grid_launch_next();
+    __syncthreads();
+    sw_cluster_meet(); /* the barriers of both are there */
+    rt_run run = rt_run_of<P>(a);
+
+    if (threadIdx.x == 0) s_run = run;
+    __syncthreads();
+    if (warp >= P::consumers / 32) {
+        sw_fewer_registers<RT_TALL_COPIER>();
+        if (run.n_all(a) == 0) sw_grid_wait_previous();
+        else rt_byte_bring<P, GLU>(x, a, run, ring, full, empty, s_notes, warp);
+    } else {
+        typename P::ring at = {{ring, full, empty, P::stage_bytes, 0, 0}};
+
+        sw_more_registers<RT_TALL_CONSUMER>();
+        sw_grid_wait_previous();
+        rt_byte_consume<P, GLU>(a, s_run, at, s_notes,
+                                rt_tall_own{ring + P::ring_bytes + (uint32_t)(warp * RT_TALL_PARK),
+                                            sw_smem_addr(&s_zero), s_rows + rt_group()});
+    }
+    __syncwarp();
+    sw_cluster_part();
+}
+
+#endif
