@@ -31,12 +31,14 @@ test_quantizers every_way
 test_gemm shared_rounds
 test_gemm_blocks
 test_gemm_gates
+test_gemm_parts
 test_outputs
 test_expert_lists
 test_routed several_blocks
 test_routed exact_sums
 test_routed odd_shapes
 test_routed bytes
+test_routed same_bytes_in_columns
 test_routed int4_with_bytes
 test_routed whole_units
 test_routed e2m1
