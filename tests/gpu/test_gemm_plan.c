@@ -19,7 +19,7 @@ typedef struct kind {
     sw_dtype dtype, scale_dtype;
     sw_act_scope scope;
     sw_num_id x_num;
-    int64_t scale_rows;
+    int64_t scale_rows; /* of blocks, whose codes lie in columns on the device */
 } kind;
 
 #define I4 SW_NUM_INT4
@@ -60,7 +60,8 @@ static sw_cuda_gemm problem_of(int which, int64_t k, int64_t n, int64_t m)
                       .may_overlap = true};
 
     p.tiles = (sw_tiles){.spec = spec, .n_out = n, .k_in = k, .n_groups = groups, .codes = d_memory,
-                         .container_bits = sw_tiles_stored_bits(spec.num)};
+                         .container_bits = sw_tiles_stored_bits(spec.num),
+                         .in_columns = a->scale_rows > 0};
     if (a->scope != SW_ACT_NONE)
         p.act = (sw_act){&sw_nums[a->x_num], a->scope, a->scope == SW_ACT_GROUP ? 128 : 0,
                          SW_DTYPE_F32};
