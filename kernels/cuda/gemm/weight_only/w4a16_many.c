@@ -1,5 +1,5 @@
 /* w4a16_many.c - how more than 64 tokens are cut where all tiles of both rows of W4A16 can run:
- * what leaves the busiest multiprocessor the least to do, by a count that was fitted to 779 times
+ * what leaves the busiest multiprocessor the least to do, by a count that was fitted to 1756 times
  * of an H200 (tests/bench/w4a16-tokens.txt). */
 #include "kernels/cuda/gemm/weight_only/w4a16_many.h"
 #include "kernels/cuda/gemm/weight_only/weight_only_kernels.h"
@@ -23,13 +23,13 @@ typedef struct choice {
 } choice;
 
 /* Of a stage: its products, which take longer each the more there are; channels to bring and
- * convert; tokens to bring. Two CTAs beside each other wait a little less. */
-static int64_t work_of_stage(const sw_cuda_tile *tile)
+ * convert; tokens to bring. A CTA that shares its multiprocessor waits a little less. */
+static int64_t work_of_stage(const sw_cuda_tile *tile, bool shares)
 {
     int64_t c = tile->n_channels, t = tile->n_tokens, products = c * t;
     int64_t work = products + (products * products >> 17) + 64 * c + 48 * t;
 
-    return tile->per_sm > 1 ? work * 15 / 16 : work;
+    return shares ? work * 15 / 16 : work;
 }
 
 static int64_t n_blocks_of(const many *a, const sw_cuda_tile *tile, int64_t n_out)
@@ -44,20 +44,22 @@ static int64_t most_ctas(int split, int n_sms)
     return split == 1 ? INT64_MAX : split == 2 ? n_sms : n_sms - n_sms / 7;
 }
 
-/* By w4a16_split_k: a round of CTAs takes 1.8 us beside its stages, each CTA that adds to a sum
- * 0.7. */
+/* By w4a16_split_k: a round of CTAs takes 1.8 us beside its stages and 0.09 ns a sum of its tile,
+ * since sums are written when no stages are computed; each CTA that adds to a sum takes 0.7 us. */
 static int64_t work_split(const many *a, const sw_cuda_tile *tile, int64_t n_ctas, int split)
 {
-    int64_t stages = sw_cuda_up(a->n_stages, split) * work_of_stage(tile);
+    bool shares = tile->per_sm > 1 && n_ctas > a->n_sms;
+    int64_t stages = sw_cuda_up(a->n_stages, split) * work_of_stage(tile, shares);
+    int64_t sums = (int64_t)tile->n_channels * tile->n_tokens;
 
-    return sw_cuda_up(n_ctas, a->n_sms) * (stages + (5 << 14)) + split * (1 << 15);
+    return sw_cuda_up(n_ctas, a->n_sms) * (stages + (5 << 14) + 4 * sums) + split * (1 << 15);
 }
 
 /* By w4a16_persistent, whose CTAs copy ahead: rounds, and two thirds of one where halves follow. */
 static int64_t work_staying(const many *a, const sw_cuda_tile *tile, int64_t n_rounds,
                             bool has_halves)
 {
-    int64_t round = a->n_stages * work_of_stage(tile) * 15 / 16;
+    int64_t round = a->n_stages * work_of_stage(tile, false) * 15 / 16;
 
     return n_rounds * (round + (6 << 14)) + has_halves * (round * 2 / 3) + (1 << 15);
 }
