@@ -147,10 +147,12 @@ static void make_weights(bench *b)
     b->n_copies = bench_copies((int64_t)b->codes_bytes);
     const sw_tiles host = {.spec = spec, .n_out = b->n, .k_in = b->k, .n_groups = groups,
                            .container_bits = sw_tiles_stored_bits(spec.num), .scales = b->scales};
+    const bool has_usual_scales = sw_tiles_has_usual_scales(&host);
+
     for (int i = 0; i < b->n_copies; i++) {
         b->tiles[i] = (sw_tiles){.spec = spec, .n_out = b->n, .k_in = b->k, .n_groups = groups,
                                  .container_bits = sw_tiles_stored_bits(spec.num),
-                                 .has_usual_scales = sw_tiles_has_usual_scales(&host),
+                                 .has_usual_scales = has_usual_scales,
                                  .codes = upload(b->codes, b->codes_bytes),
                                  .scales = upload(b->scales, b->scales_bytes),
                                  .zeros = b->zeros_bytes ? upload(b->zeros, b->zeros_bytes)

@@ -135,6 +135,19 @@ static __device__ __forceinline__ void rt_byte_bring(const CUtensorMap &x, const
         rt_byte_inputs<P, GLU>(x, a, run, ring, full, empty, notes);
 }
 
+/* Makes what the kernels of bytes share before they part, by one thread: barriers and a zero that
+ * the compiler does not see through. */
+template <class P>
+static __device__ __forceinline__ void rt_byte_prepare(const CUtensorMap &x, uint32_t full,
+                                                       uint32_t empty, uint32_t *zero)
+{
+    if (threadIdx.x > 0) return;
+    *zero = 0;
+    sw_tensor_prefetch(&x);
+    rt_make_barriers<P>(full, empty, P::arrivals);
+    sw_mbar_init_fence();
+}
+
 /* ---- the end of a unit ---- */
 
 static __device__ __forceinline__ float rt_float(const uint8_t *scales, const rt_args &a, int64_t i)
@@ -289,12 +302,7 @@ __global__ void __launch_bounds__(P::threads, 1)
     int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
 
     rt_clear_ring<P>(a, ring, P::ring_bytes);
-    if (threadIdx.x == 0) {
-        s_zero = 0;
-        sw_tensor_prefetch(&x);
-        rt_make_barriers<P>(full, empty, P::arrivals);
-        sw_mbar_init_fence();
-    }
+    rt_byte_prepare<P>(x, full, empty, &s_zero);
     /* For lists, see routed_few.cuh. One token has none, and the quantizing of X that is ahead let
      * this kernel start only after it had waited itself: choices are there, so weights may come
      * while it makes the codes. */

@@ -194,19 +194,10 @@ static __device__ __forceinline__ void rt_tall_store(const float *v, const rt_ar
                                                      const rt_note &unit, int channel0, int first,
                                                      uint32_t park, const int *pair)
 {
-    const int lane = (int)threadIdx.x % 32, r = lane % 8, matrix = lane / 8;
+    const int lane = (int)threadIdx.x % 32;
 
     __syncwarp();
-#pragma unroll
-    for (int j = 0; j < 8; j += 2) {
-        uint32_t out[4];
-
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            out[e] = sw_round16_pair(v[4 * j + 2 * e], v[4 * j + 2 * e + 1], true);
-        sw_store_matrices4(park + (uint32_t)((matrix % 2 * 8 + r) * 128 +
-                                             ((j + matrix / 2) ^ r) * 16), out);
-    }
+    w8a8_lay_out_rows<true>(v, park, 0, lane);
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -310,12 +301,7 @@ __global__ void __launch_bounds__(P::threads, 1)
     int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
 
     rt_clear_ring<P>(a, ring, P::ring_bytes);
-    if (threadIdx.x == 0) {
-        s_zero = 0;
-        sw_tensor_prefetch(&x);
-        rt_make_barriers<P>(full, empty, P::arrivals);
-        sw_mbar_init_fence();
-    }
+    rt_byte_prepare<P>(x, full, empty, &s_zero);
     if (GLU && a.lists.blocks) sw_grid_wait_previous(); /* see routed_bytes.cuh */
     sw_grid_launch_next();
     __syncthreads();

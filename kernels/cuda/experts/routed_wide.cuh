@@ -248,12 +248,7 @@ __global__ void __launch_bounds__(rt_wide_cut::threads, 1)
     /* From lane 0, so that the compiler knows that a warp does not diverge here. */
     int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
 
-    if (threadIdx.x == 0) {
-        s_zero = 0;
-        sw_tensor_prefetch(&x);
-        rt_make_barriers<P>(full, empty, P::arrivals);
-        sw_mbar_init_fence();
-    }
+    rt_byte_prepare<P>(x, full, empty, &s_zero);
     if (GLU && a.lists.blocks) sw_grid_wait_previous(); /* see routed_bytes.cuh */
     sw_grid_launch_next();
     __syncthreads();

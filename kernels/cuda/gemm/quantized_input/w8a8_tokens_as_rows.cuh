@@ -11,6 +11,7 @@
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_TOKENS_AS_ROWS_CUH
 
 #include "kernels/cuda/gemm/quantized_input/w8a8_block_scales.cuh"
+#include "kernels/cuda/ptx/ptx_shared.cuh"
 
 #define SW_AS_ROWS_STEP_BYTES 4096 /* of weights: 128 channels x 32 inputs */
 
@@ -82,6 +83,26 @@ static __device__ __forceinline__ void w8a8_add_rows(float *total, float (&sum)[
     sw_hold(sum);
 #pragma unroll
     for (int i = 0; i < 64; i++) total[i] = fmaf(scale[i / 2 % 2], sum[i], total[i]);
+}
+
+/* 16 tokens x 64 channels of a warp's sums as rows of 128 bytes, the first of them row `first` of
+ * those at `rows`, in the order of the 128-byte swizzle. */
+template <bool BF16>
+static __device__ __forceinline__ void w8a8_lay_out_rows(const float *sums, uint32_t rows,
+                                                         int first, int lane)
+{
+    int row = lane % 8, matrix = lane / 8;
+    uint32_t line = rows + (uint32_t)((first + matrix % 2 * 8 + row) * 128);
+
+#pragma unroll
+    for (int j = 0; j < 8; j += 2) {
+        uint32_t out[4];
+
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            out[i] = sw_round16_pair(sums[4 * j + 2 * i], sums[4 * j + 2 * i + 1], BF16);
+        sw_store_matrices4(line + (uint32_t)(((j + matrix / 2) ^ row) * 16), out);
+    }
 }
 
 /* Where what 128 tokens and 128 channels meet lies in a stage. */

@@ -100,18 +100,9 @@ static __device__ __forceinline__ int a8r_thread(void)
 template <bool BF16>
 static __device__ __forceinline__ void a8r_lay_out(const float *sums, uint32_t rows)
 {
-    int thread = a8r_thread(), lane = thread % 32, row = lane % 8, matrix = lane / 8;
-    uint32_t line = rows + (uint32_t)((thread / 32 * 16 + matrix % 2 * 8 + row) * 128);
+    int thread = a8r_thread();
 
-#pragma unroll
-    for (int j = 0; j < 8; j += 2) {
-        uint32_t out[4];
-
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            out[i] = sw_round16_pair(sums[4 * j + 2 * i], sums[4 * j + 2 * i + 1], BF16);
-        sw_store_matrices4(line + (uint32_t)(((j + matrix / 2) ^ row) * 16), out);
-    }
+    w8a8_lay_out_rows<BF16>(sums, rows, thread / 32 * 16, thread % 32);
 }
 
 /* The sums of a lane to Y, 64 tokens at a time, or of those of half of k that the other CTA has
