@@ -14,6 +14,7 @@
 #include "kernels/cuda/engine/cuda_engine_internal.h"
 #include "quant/run/scheme.h"
 #include "tests/gpu/support/device_case.h"
+#include "tests/gpu/support/steps_case.h"
 #include "tests/support/cases/quantized_dir.h"
 #include "tests/support/toys/open_model.h"
 #include "tests/support/toys/random.h"
@@ -23,8 +24,6 @@
 #define SEQS 8
 #define SEQ_LEN 128
 #define ROWS (SEQS * SEQ_LEN)
-#define PROMPT 20
-#define STEPS 12
 /* Of the token in the middle, as those that go to other experts are few: BF16 tips codes of
  * quantized inputs, so that a few layers on the errors of the device's inputs are others than the
  * CPU's. */
@@ -80,39 +79,6 @@ static void check_large_scale(const quantized_lm *q)
     *scale = 0xd4ff; /* the largest that they take, with a sign */
     assert_true(has_products(&q->m));
     *scale = was;
-}
-
-/* One sequence, step by step, in a graph from the second step on: the token that a whole sequence
- * has last, and not the one before. */
-static void check_steps(const quantized_lm *q, double limit)
-{
-    const sw_sampling greedy = {0, 0, 1, 0};
-    const int64_t vocab = q->m.model.vocab, n = PROMPT + STEPS;
-    float *have = malloc(4 * (size_t)vocab), *want = malloc(4 * (size_t)(n * vocab));
-    uint32_t ids[PROMPT + STEPS];
-    sw_device_engine *engine = NULL;
-    sw_device_lm *lm = NULL;
-    sw_device_session *s = NULL;
-    double error, before;
-
-    memcpy(ids, eval_ids, PROMPT * sizeof *ids);
-    MUST(sw_device_engine_new(&engine, gpu, &q->m.model, n, n, err));
-    MUST(sw_device_lm_new(&lm, engine, &q->m.lm, err));
-    MUST(sw_device_session_new(&s, lm, 1, n, &greedy, err));
-    MUST(sw_device_session_feed(s, 0, ids, PROMPT, err));
-    MUST(sw_device_session_step(s, ids + PROMPT, STEPS, err));
-    MUST(sw_device_session_logits(s, have, err));
-    MUST(sw_device_lm_forward(lm, ids, 1, n, err));
-    MUST(sw_device_lm_head(lm, want, 0, n, err));
-    error = relative_l2(have, want + (n - 1) * vocab, vocab);
-    before = relative_l2(have, want + (n - 2) * vocab, vocab);
-    print_message("  decoded: %.2e from prefill, %.2e from the token before\n", error, before);
-    if (!(error <= limit) || before <= limit)
-        fail_msg("decoded %g off, the token before %g", error, before);
-    sw_device_session_free(s);
-    sw_device_lm_free(lm);
-    sw_device_engine_free(engine);
-    free(have), free(want);
 }
 
 /* Every expert of two blocks with the `down` of the next one. */
@@ -197,7 +163,7 @@ static void test_scheme(void **state)
                   relative_l2(have, want, ROWS * q.m.model.vocab));
     if (!(error <= limit)) fail_msg("%s: %g off", scheme->name, error);
     assert_memory_equal(have, again, sizeof *have * (size_t)(ROWS * q.m.model.vocab));
-    check_steps(&q, 2 * limit);
+    steps_check(gpu, &q.m, eval_ids, 2 * limit, scheme->name);
     check_fault(&q, want, limit);
     sw_mem_put(want);
     free(have), free(again);

@@ -20,6 +20,7 @@
 #include "kernels/cuda/engine/cuda_engine_internal.h"
 #include "quant/run/scheme.h"
 #include "tests/gpu/support/device_case.h"
+#include "tests/gpu/support/steps_case.h"
 #include "tests/support/cases/quantized_dir.h"
 #include "tests/support/toys/random.h"
 #include "verify/base/metrics.h"
@@ -30,8 +31,6 @@
 #define ROWS (SEQS * SEQ_LEN)
 #define LOGITS_LIMIT 2e-2 /* of BF16: some dozen roundings to 8 bits a layer */
 #define OUTPUT_LIMIT 4e-3 /* one rounding, and the decoded weights of which some have one too */
-#define PROMPT 20
-#define STEPS 12
 #define SCHEMES_MAX 64
 
 static sw_device *gpu;
@@ -234,38 +233,6 @@ static void check_linears(const quantized_lm *q, const char *name)
         }
 }
 
-/* One sequence, step by step: the token that a whole sequence has last, and not the one before. */
-static void check_steps(const quantized_lm *q, double limit, const char *name)
-{
-    const sw_sampling greedy = {0, 0, 1, 0};
-    const int64_t vocab = q->m.model.vocab, n = PROMPT + STEPS;
-    float *have = malloc(4 * (size_t)vocab), *want = malloc(4 * (size_t)(n * vocab));
-    uint32_t ids[PROMPT + STEPS];
-    sw_device_engine *engine = NULL;
-    sw_device_lm *lm = NULL;
-    sw_device_session *s = NULL;
-    double error, before;
-
-    memcpy(ids, eval_ids, PROMPT * sizeof *ids);
-    MUST(sw_device_engine_new(&engine, gpu, &q->m.model, n, n, err));
-    MUST(sw_device_lm_new(&lm, engine, &q->m.lm, err));
-    MUST(sw_device_session_new(&s, lm, 1, n, &greedy, err));
-    MUST(sw_device_session_feed(s, 0, ids, PROMPT, err));
-    MUST(sw_device_session_step(s, ids + PROMPT, STEPS, err));
-    MUST(sw_device_session_logits(s, have, err));
-    MUST(sw_device_lm_forward(lm, ids, 1, n, err));
-    MUST(sw_device_lm_head(lm, want, 0, n, err));
-    error = relative_l2(have, want + (n - 1) * vocab, vocab);
-    before = relative_l2(have, want + (n - 2) * vocab, vocab);
-    print_message("  decoded: %.2e from prefill, %.2e from the token before\n", error, before);
-    if (!(error <= limit) || before <= limit)
-        fail_msg("%s: decoded %g off, the token before %g", name, error, before);
-    sw_device_session_free(s);
-    sw_device_lm_free(lm);
-    sw_device_engine_free(engine);
-    free(have), free(want);
-}
-
 /* A fault that must not pass: keys for values in one block. */
 static void check_faults(quantized_lm *q, const expectation *e, const char *name)
 {
@@ -331,7 +298,7 @@ static void test_scheme(void **state)
     assert_true(is_coded(scheme->name) ? linears.n_decoded == 0 : linears.n_coded == 0);
     assert_int_equal(linears.n_rounded, spec.act.scope == SW_ACT_NONE ? 0 : linears.n_decoded);
     check_linears(&q, scheme->name);
-    if (is_coded(scheme->name)) check_steps(&q, a.limit, scheme->name);
+    if (is_coded(scheme->name)) steps_check(gpu, &q.m, eval_ids, a.limit, scheme->name);
     check_faults(&q, &e, scheme->name);
     check_widened(&q, &e, scheme->name);
     sw_mem_put(e.logits);

@@ -55,7 +55,8 @@ CUDA_SO   := $(BUILD)/libswage_cuda.so
 CUDA_LIBS := -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lpthread
 GPU_TESTS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/test_*.c)))
 GPU_BENCH := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/bench_*.c)))
-GPU_SUP   := $(patsubst %,$(BUILD)/tests/gpu/support/%.o,gpu_ref.cu gpu_case gpu_dense quantize_case solver_case device_case fused_case routed_case)
+GPU_CASES := $(patsubst %,$(BUILD)/tests/gpu/support/%.o,gpu_case gpu_dense quantize_case solver_case device_case fused_case routed_case steps_case)
+GPU_SUP   := $(BUILD)/tests/gpu/support/gpu_ref.cu.o $(GPU_CASES)
 
 .PHONY: cuda
 cuda: $(CUDA_SO) $(CUDA_LIB) $(GPU_TESTS) $(GPU_BENCH) $(BUILD)/tests/gpu/example ## the CUDA half, its tests and bench (CUDA_ARCH=native|all)
@@ -101,7 +102,7 @@ $(CUDA_SO): $(CUDA_OBJ)
 	$(Q)$(CC) -shared -fopenmp -Wl,-Bsymbolic -o $@ $^ $(CUDA_LIBS)
 
 $(CUDA_C:%.c=$(BUILD)/%.o): ISA_FLAGS := -fPIC -isystem $(CUDA_HOME)/include
-$(patsubst %,$(BUILD)/tests/gpu/support/%.o,gpu_case gpu_dense quantize_case solver_case device_case fused_case routed_case): ISA_FLAGS := -isystem $(CUDA_HOME)/include -Wno-conversion
+$(GPU_CASES): ISA_FLAGS := -isystem $(CUDA_HOME)/include -Wno-conversion
 
 # All but what prints by parts of the tools, which no test of a device links.
 GPU_TSUP_OBJ := $(filter-out %/printed_report.o,$(TSUP_OBJ))

@@ -220,4 +220,22 @@ static __device__ __forceinline__ void mma_stage_x(const mma_args &a, const mma_
     }
 }
 
+/* X of the next units, first to last, for all warps once they have left those before; x_at: where
+ * this lane's tokens of unit u begin in it. */
+template <int KIND, int T>
+static __device__ __forceinline__ void mma_next_x(uint32_t (&x_at)[T / 8], const mma_args &a,
+                                                  const mma_place &p, uint8_t *s_x, int first,
+                                                  int last, int u)
+{
+    constexpr int unit_bytes = mma_step<KIND>::per_unit / 2 * 64;
+
+    if (first > p.unit0) __syncthreads();
+    mma_stage_x<KIND>(a, p, s_x, first, last);
+    __syncthreads();
+#pragma unroll
+    for (int t = 0; t < T / 8; t++)
+        x_at[t] = sw_smem_addr(s_x) + min(8 * t + p.g, p.n_tokens - 1) * a.x_pitch + p.c * 16 +
+                  (u - first) * unit_bytes;
+}
+
 #endif

@@ -83,13 +83,7 @@ static __device__ __forceinline__ void mma_run_plain(mma_sums<KIND, T, CT> &s, c
         int last = min(first + a.chunk_units, p.unit1);
         uint32_t x_at[T / 8];
 
-        if (first > p.unit0) __syncthreads();
-        mma_stage_x<KIND>(a, p, s_x, first, last);
-        __syncthreads();
-#pragma unroll
-        for (int t = 0; t < T / 8; t++)
-            x_at[t] = sw_smem_addr(s_x) + min(8 * t + p.g, p.n_tokens - 1) * a.x_pitch + p.c * 16 +
-                      (u - first) * unit_bytes;
+        mma_next_x<KIND, T>(x_at, a, p, s_x, first, last, u);
 #pragma unroll 1
         for (; u < last; u += p.n_slices, ahead += p.n_slices) {
             uint32_t raw[CT];
