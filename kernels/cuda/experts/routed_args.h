@@ -60,7 +60,6 @@ typedef struct rt_args {
     int n_units;           /* units of channels in a block */
     int k_tiles, k_stages, group_stages;
     int tile_bytes;        /* of codes */
-    bool in_columns;       /* their order: column_tiles.h */
     int record_bytes;      /* of the scales of a tile and group, or of all groups of a stage */
     int scale_bytes;       /* of the scales of a tile, all along k */
     float factor;          /* of what is multiplied, in all experts */

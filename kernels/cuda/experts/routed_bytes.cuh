@@ -6,7 +6,9 @@
  * every stage, since those add E4M3 with some 14 bits (see w8a8_split_k_wgmma.cuh). A stage's sum
  * of int8 is an integer below 2^21, which a float holds. Without groups a sum is multiplied by the
  * scales of its channel and of its row at the end. With groups of W every stage is by its own,
- * and of E4M3 weights X has groups of 128 inputs too; int4 is with inputs of one scale a row.
+ * and of E4M3 weights X has groups of 128 inputs too; int4 is with inputs of one scale a row. Of
+ * blocks codes lie in columns (column_tiles.h), and a tile has one scale a stage, of whose record
+ * the first 16 bytes come.
  *
  *   stage:  X [T][128], W [4 tiles][2 k-tiles], with groups scales [4 tiles] and of X [T]
  *
@@ -18,16 +20,19 @@
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_BYTES_CUH
 
 #include "kernels/cuda/experts/routed_few.cuh"
-#include "kernels/cuda/gemm/quantized_input/w8a8_loop.cuh"
+#include "kernels/cuda/gemm/quantized_input/w8a8_block_scales.cuh"
 
-template <int KIND_, int T_, int STAGES_, int COPIERS_, bool GROUPED_> struct rt_byte_cut {
-    static constexpr int KIND = KIND_;
+#define RT_AT_ONCE 32 /* rows of which a thread has registers for both tiles' products */
+
+/* MODE: a w8a8_mode. */
+template <int KIND_, int T_, int STAGES_, int COPIERS_, int MODE_> struct rt_byte_cut {
+    static constexpr int KIND = KIND_, MODE = MODE_;
     static constexpr int T = T_, STAGES = STAGES_, COPIERS = COPIERS_, PER_SM = 1;
     static constexpr int TILES = RT_TILES;
-    static constexpr bool GROUPED = GROUPED_, WHOLE = T >= 64, SHORTENS = T >= 128;
+    static constexpr bool GROUPED = MODE != W8A8_PLAIN, WHOLE = T >= 64, SHORTENS = T >= 128;
     /* See rt_run_of. With few units a CTA, 64 rows are as fast or faster in one line. */
     static constexpr int whole_rounds = SHORTENS ? 0 : 8;
-    static constexpr bool X_GROUPED = GROUPED && KIND == W8A8_E4M3;
+    static constexpr bool BLOCKS = MODE == W8A8_X_BLOCKS, X_GROUPED = MODE >= W8A8_X_GROUPS;
     static constexpr int box = SHORTENS ? RT_MANY_BOX : RT_FEW_BOX;
     static constexpr int MT = 2, NWG = 2, C = 64 * MT * NWG, consumers = NWG * 128;
     using at = w8a8_stage<KIND, T, RT_TILES, GROUPED>;
@@ -39,7 +44,10 @@ template <int KIND_, int T_, int STAGES_, int COPIERS_, bool GROUPED_> struct rt
     static constexpr int arrivals = RT_COPY_WARPS + (X_GROUPED ? 32 : 0);
 
     /* Where scales of X lie. */
-    static __device__ __forceinline__ int x_slot(int row) { return row; }
+    static __device__ __forceinline__ int x_slot(int row)
+    {
+        return BLOCKS ? w8a8_block_slot(row) : row;
+    }
     /* As how many rows a block of n_rows is multiplied. */
     static __device__ __forceinline__ int rows_for(int n_rows)
     {
@@ -204,6 +212,80 @@ static __device__ __forceinline__ void rt_scale_sums(float (&total)[2][N], const
 
 /* ---- the whole ---- */
 
+/* The first of a record of scales, which are all alike. */
+static __device__ __forceinline__ float rt_first_scale(uint32_t record, const rt_args &a)
+{
+    const uint32_t v = sw_shared4(record);
+
+    if (a.nw.scale_bytes == 4) return __uint_as_float(v);
+    if (a.nw.scales_are_bf16) return __uint_as_float(v << 16);
+    return __half2float(__ushort_as_half((unsigned short)v));
+}
+
+/* total += sum times the scale of its tile of W and those of X, which lie at `x_scales`. */
+template <int N>
+static __device__ __forceinline__ void rt_add_block(float *total, float (&sum)[N], float w,
+                                                    uint32_t x_scales)
+{
+    sw_hold(sum);
+#pragma unroll
+    for (int j = 0; j < N; j += 8) {
+        uint32_t x[4], scale[4];
+
+        w8a8_load_scales<8>(x, x_scales + (uint32_t)j * 8);
+#pragma unroll
+        for (int i = 0; i < 4; i++) scale[i] = __float_as_uint(w * __uint_as_float(x[i]));
+        w8a8_add_scaled<8>(total + j, sum + j, scale);
+    }
+}
+
+/* n stages with scales of blocks. Of few rows both tiles are on their way at once, so that a stage
+ * goes back earlier. */
+template <class P, int T>
+static __device__ __forceinline__ void rt_block_multiply(float (&total)[2][T / 2],
+                                                         w8a8_ring<P::STAGES> &ring,
+                                                         const rt_args &a, int n)
+{
+    constexpr int AT_ONCE = T <= RT_AT_ONCE ? 2 : 1;
+    using at = w8a8_stage<P::KIND, T, RT_TILES, true>;
+    const int tile0 = rt_group() * P::MT;
+
+#pragma unroll 1
+    for (; n > 0; n--) {
+        const uint32_t stage = ring.stage(), bar = ring.bar();
+
+        ring.wait();
+        ring.turn();
+#pragma unroll
+        for (int m = 0; m < P::MT; m += AT_ONCE) {
+            uint32_t frag[AT_ONCE][16];
+            float sum[AT_ONCE][T / 2], w[AT_ONCE];
+
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+                w8a8_load_columns(frag[i],
+                                  stage + at::w_at + (uint32_t)((tile0 + m + i) * at::tile_bytes));
+                w8a8_issue(sum[i], frag[i], stage, 0);
+            }
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++)
+                w[i] = rt_first_scale(stage + at::s_at +
+                                          (uint32_t)((tile0 + m + i) * P::record_room), a);
+            if (AT_ONCE > 1) sw_wgmma_wait<1>();
+            else sw_wgmma_wait<0>();
+            rt_add_block(total[m], sum[0], w[0], stage + at::xs_at);
+            if constexpr (AT_ONCE > 1) {
+                sw_wgmma_wait<0>();
+                rt_add_block(total[m + 1], sum[1], w[1], stage + at::xs_at);
+            }
+        }
+        /* An arrival does not wait for loads in flight, and ptxas puts it ahead of additions. */
+        __threadfence_block();
+        __syncwarp();
+        ring.release(bar);
+    }
+}
+
 template <class P, int T>
 static __device__ __forceinline__ void rt_byte_multiply(float (&total)[2][T / 2],
                                                         w8a8_ring<P::STAGES> &ring,
@@ -214,11 +296,15 @@ static __device__ __forceinline__ void rt_byte_multiply(float (&total)[2][T / 2]
     w8a8_place place = {};
 
     at.stages += (uint32_t)(P::T - T) * 128;
+    if constexpr (P::BLOCKS) {
+        rt_block_multiply<P, T>(total, at, a, n_stages);
+        ring.s = at.s, ring.parity = at.parity;
+        return;
+    }
     args.scale_bytes = a.nw.scale_bytes;
     args.scales_are_bf16 = a.nw.scales_are_bf16;
     args.record_bytes = P::record_room;
     args.has_x_groups = P::X_GROUPED;
-    args.in_columns = a.in_columns;
     place.n_stages = n_stages;
     w8a8_multiply_stages<P::KIND, T, P::MT, P::NWG, 0, P::GROUPED>(total, at, args, place);
     ring.s = at.s, ring.parity = at.parity;

@@ -11,27 +11,36 @@ template <class CUT> static rt_kernel rt_entry(void)
             rt_few<CUT>::shared_bytes, CUT::threads, CUT::box, 1, rt_few<CUT>::partial_floats};
 }
 
-/* Weights and inputs of int8 have one scale a channel. */
-#define RT_CUT(T, STAGES, COPIERS, GROUPED) rt_byte_cut<SW_W8A8_KIND, T, STAGES, COPIERS, GROUPED>
-#if SW_HAS_GROUPS
-#define RT_ENTRIES(...) \
-    {rt_entry<RT_CUT(__VA_ARGS__, false)>(), rt_entry<RT_CUT(__VA_ARGS__, true)>()}
-#else
-#define RT_ENTRIES(...) {rt_entry<RT_CUT(__VA_ARGS__, false)>(), {}}
-#endif
+#define RT_ENTRY(T, STAGES, COPIERS, MODE) \
+    {MODE, rt_entry<rt_byte_cut<SW_W8A8_KIND, T, STAGES, COPIERS, MODE>>()}
 
-static const rt_kernel kernels[][2] = {
-    RT_ENTRIES(16, 6, 64),
+/* Of E4M3 in groups with scales of channels, which are rare, the least and the most rows alone. */
+static const struct {
+    w8a8_mode mode;
+    rt_kernel kernel;
+} kernels[] = {
+    RT_ENTRY(16, 6, 64, W8A8_PLAIN), RT_ENTRY(128, 4, 128, W8A8_PLAIN),
 #ifndef SW_CUDA_QUICK
-    RT_ENTRIES(32, 5, 64),
-    RT_ENTRIES(64, 5, 64),
+    RT_ENTRY(32, 5, 64, W8A8_PLAIN), RT_ENTRY(64, 5, 64, W8A8_PLAIN),
 #endif
-    RT_ENTRIES(128, 4, 128),
+#if SW_HAS_GROUPS
+    RT_ENTRY(16, 6, 64, W8A8_GROUPED), RT_ENTRY(128, 4, 128, W8A8_GROUPED),
+#ifndef SW_CUDA_QUICK
+    RT_ENTRY(32, 5, 64, W8A8_GROUPED), RT_ENTRY(64, 5, 64, W8A8_GROUPED),
+#endif
+#endif
+#if SW_HAS_X_GROUPS
+    RT_ENTRY(16, 6, 64, W8A8_X_GROUPS), RT_ENTRY(128, 4, 128, W8A8_X_GROUPS),
+    RT_ENTRY(16, 6, 64, W8A8_X_BLOCKS), RT_ENTRY(128, 4, 128, W8A8_X_BLOCKS),
+#ifndef SW_CUDA_QUICK
+    RT_ENTRY(32, 5, 64, W8A8_X_BLOCKS), RT_ENTRY(64, 5, 64, W8A8_X_BLOCKS),
+#endif
+#endif
 };
 
-extern "C" const rt_kernel *SW_INSTANCE(sw_routed_bytes)(int rows, bool is_grouped)
+extern "C" const rt_kernel *SW_INSTANCE(sw_routed_bytes)(int rows, w8a8_mode mode)
 {
-    for (const rt_kernel (&k)[2] : kernels)
-        if (k[is_grouped].rows == rows) return &k[is_grouped];
+    for (const auto &k : kernels)
+        if (k.kernel.rows == rows && k.mode == mode) return &k.kernel;
     return NULL;
 }

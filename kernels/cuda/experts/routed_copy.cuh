@@ -24,6 +24,7 @@ template <class CUT> struct rt_cut : CUT {
     static constexpr int pair_bytes = NW_STAGE_TILES * NW_BLOCK_BYTES; /* of a tile in a stage */
     static constexpr int record_room = 128, TILES = RT_TILES;
     static constexpr bool FUSED = CUT::MODE == NW_SCALED; /* see SW_ROUTED_SCALE_END */
+    static constexpr bool BLOCKS = false; /* scales of a record are alike, so 16 bytes of it do */
     /* See rt_run_of: rows that 264 CTAs, far apart, read again with every unit outgrow the L2 from
      * some 8 of 14 KB on. */
     static constexpr bool WHOLE = CUT::T >= 16;
@@ -141,7 +142,8 @@ static __device__ __forceinline__ void rt_copy_scales(const rt_args &a, const rt
 {
     const int group = a.group_stages == 1 ? ks : a.group_stages ? ks / a.group_stages : 0;
     const int from = group * a.record_bytes;
-    const uint32_t n_bytes = (uint32_t)min(a.record_bytes, a.scale_bytes - from);
+    const uint32_t n_bytes =
+        P::BLOCKS ? 16 : (uint32_t)min(a.record_bytes, a.scale_bytes - from);
 
     sw_warp_expect(bar, x_bytes + (P::GROUPED ? P::TILES * n_bytes : 0));
 #pragma unroll

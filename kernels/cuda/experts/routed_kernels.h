@@ -3,6 +3,7 @@
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_KERNELS_H
 
 #include "kernels/cuda/experts/routed_args.h"
+#include "kernels/cuda/gemm/quantized_input/w8a8_args.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,10 +24,10 @@ typedef struct rt_kernel {
  * E2M1 with 32 or 16. NULL: none. */
 const rt_kernel *sw_routed_few(int rows, int scale_k);
 const rt_kernel *sw_routed_many(int rows, int scale_k);
-/* Of inputs of bytes: weights of int8; of E4M3, by groups with inputs by groups; of int4. */
-const rt_kernel *sw_routed_bytes_int8(int rows, bool is_grouped);
-const rt_kernel *sw_routed_bytes_e4m3(int rows, bool is_grouped);
-const rt_kernel *sw_routed_bytes_int4_e4m3(int rows, bool is_grouped);
+/* Of inputs of bytes: weights of int8; of E4M3; of int4. */
+const rt_kernel *sw_routed_bytes_int8(int rows, w8a8_mode mode);
+const rt_kernel *sw_routed_bytes_e4m3(int rows, w8a8_mode mode);
+const rt_kernel *sw_routed_bytes_int4_e4m3(int rows, w8a8_mode mode);
 /* Of 256 rows: int8 with inputs in int8; E4M3 in columns with the same, both by groups. */
 const rt_kernel *sw_routed_wide(void);
 const rt_kernel *sw_routed_tall(void);

@@ -18,7 +18,12 @@ enum { RT_FEW, RT_MANY, RT_BYTES };
 
 static bool is_e4m3(const sw_tiles *t) { return sw_cuda_weights_of(t) == SW_CUDA_W_E4M3; }
 
-static bool is_e4m3_in_columns(const sw_tiles *t) { return is_e4m3(t) && t->in_columns; }
+static bool is_e4m3_in_rows(const sw_tiles *t) { return is_e4m3(t) && !t->in_columns; }
+
+static bool is_e4m3_in_columns(const sw_tiles *t)
+{
+    return is_e4m3(t) && t->in_columns && sw_cuda_has_blocks(t);
+}
 
 static bool is_symmetric_int8(const sw_tiles *t)
 {
@@ -30,21 +35,21 @@ static bool is_symmetric_int4(const sw_tiles *t)
     return sw_cuda_weights_of(t) == SW_CUDA_W_INT4 && t->spec.is_symmetric;
 }
 
-/* Weights and inputs in bytes: what both are, whether the scales of weights are of groups (of
- * multiples of 128, or of 128 alone), whether those of inputs are. */
+/* Weights and inputs in bytes: what both are, what of their scales changes along k (of weights with
+ * groups of multiples of 128, or of 128 alone). */
 static const struct {
     bool (*is_weight)(const sw_tiles *t);
-    const rt_kernel *(*kernel)(int rows, bool is_grouped);
+    const rt_kernel *(*kernel)(int rows, w8a8_mode mode);
     const rt_kernel *(*wide)(void); /* of WIDE_ROWS; NULL: none */
     sw_num_id input;
-    bool is_grouped, only_128, x_is_grouped;
+    w8a8_mode mode;
 } bytes[] = {
-    {is_e4m3, sw_routed_bytes_e4m3, NULL, SW_NUM_E4M3, false, false, false},
-    {is_e4m3_in_columns, sw_routed_bytes_e4m3, sw_routed_tall, SW_NUM_E4M3, true, true, true},
-    {is_e4m3, sw_routed_bytes_e4m3, NULL, SW_NUM_E4M3, true, true, true},
-    {is_symmetric_int8, sw_routed_bytes_int8, sw_routed_wide, SW_NUM_INT8, false, false, false},
-    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, NULL, SW_NUM_E4M3, false, false, false},
-    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, NULL, SW_NUM_E4M3, true, false, false},
+    {is_e4m3_in_rows, sw_routed_bytes_e4m3, NULL, SW_NUM_E4M3, W8A8_PLAIN},
+    {is_e4m3_in_columns, sw_routed_bytes_e4m3, sw_routed_tall, SW_NUM_E4M3, W8A8_X_BLOCKS},
+    {is_e4m3_in_rows, sw_routed_bytes_e4m3, NULL, SW_NUM_E4M3, W8A8_X_GROUPS},
+    {is_symmetric_int8, sw_routed_bytes_int8, sw_routed_wide, SW_NUM_INT8, W8A8_PLAIN},
+    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, NULL, SW_NUM_E4M3, W8A8_PLAIN},
+    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, NULL, SW_NUM_E4M3, W8A8_GROUPED},
 };
 #define N_BYTES (int)(sizeof bytes / sizeof *bytes)
 
@@ -55,7 +60,7 @@ static const rt_kernel *kernel_of(const sw_routed_plan *plan)
     if (plan->kind == RT_FEW) return sw_routed_few(plan->rows, plan->scale_k);
     if (plan->kind == RT_MANY) return sw_routed_many(plan->rows, plan->scale_k);
     if (plan->rows == WIDE_ROWS) return bytes[i].wide ? bytes[i].wide() : NULL;
-    return bytes[i].kernel(plan->rows, bytes[i].is_grouped);
+    return bytes[i].kernel(plan->rows, bytes[i].mode);
 }
 
 /* ---- the plan ---- */
@@ -82,19 +87,19 @@ static bool is_weight_of(int i, const sw_tiles *t)
 {
     const sw_dtype scales = t->spec.scale_dtype;
     const int64_t group = t->spec.group_elems;
-    const bool has_whole_stages = bytes[i].is_grouped && !bytes[i].only_128;
+    const w8a8_mode mode = bytes[i].mode;
 
-    if (!bytes[i].is_weight(t) || t->k_in % (has_whole_stages ? 128 : 64)) return false;
-    if (bytes[i].is_grouped != (group != 0)) return false;
-    if (bytes[i].only_128 ? group != 128 : group % 128 != 0) return false;
+    if (!bytes[i].is_weight(t) || t->k_in % (mode == W8A8_GROUPED ? 128 : 64)) return false;
+    if ((mode != W8A8_PLAIN) != (group != 0)) return false;
+    if (mode >= W8A8_X_GROUPS ? group != 128 : group % 128 != 0) return false;
     return scales == SW_DTYPE_BF16 || scales == SW_DTYPE_F16 || scales == SW_DTYPE_F32;
 }
 
 static bool is_input_of(int i, const sw_act *act)
 {
     if (act->num != &sw_nums[bytes[i].input] || act->scale_dtype != SW_DTYPE_F32) return false;
-    return bytes[i].x_is_grouped ? act->scope == SW_ACT_GROUP && act->group_elems == 128
-                                 : act->scope == SW_ACT_TOKEN;
+    if (bytes[i].mode < W8A8_X_GROUPS) return act->scope == SW_ACT_TOKEN;
+    return act->scope == SW_ACT_GROUP && act->group_elems == 128;
 }
 
 static int kind_of_bytes(const sw_routed *p)
@@ -306,7 +311,6 @@ static rt_args args_of(const sw_routed *p, const sw_routed_plan *plan, const rt_
     a.k_tiles = (int)sw_tiles_k(t->k_in);
     a.k_stages = (a.k_tiles + 1) / 2;
     a.group_stages = (int)(t->spec.group_elems / 128);
-    a.in_columns = t->in_columns;
     a.tile_bytes = (int)sw_tile_bytes(t->container_bits);
     a.record_bytes = 64 * a.nw.scale_bytes;
     a.scale_bytes = (int)t->n_groups * a.record_bytes;

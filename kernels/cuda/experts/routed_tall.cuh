@@ -25,7 +25,7 @@
 
 struct rt_tall_cut {
     static constexpr int KIND = W8A8_E4M3, T = 256, STAGES = 4, TILES = 2;
-    static constexpr bool GROUPED = true, X_GROUPED = true, WHOLE = true;
+    static constexpr bool GROUPED = true, BLOCKS = true, X_GROUPED = true, WHOLE = true;
     static constexpr int CTAS = 2, whole_rounds = 0, box = 64;
     static constexpr int NWG = 2, C = 64 * TILES, consumers = NWG * 128;
     using at = w8a8_stage<KIND, T, TILES, GROUPED>;
@@ -104,16 +104,6 @@ static __device__ __forceinline__ void rt_tall_wait(void)
 {
     sw_copy_wait<0>();
     sw_named_sync(2 + rt_group(), 128);
-}
-
-/* The first of a record of scales, which are all alike. */
-static __device__ __forceinline__ float rt_first_scale(uint32_t record, const rt_args &a)
-{
-    const uint32_t v = sw_shared4(record);
-
-    if (a.nw.scale_bytes == 4) return __uint_as_float(v);
-    if (a.nw.scales_are_bf16) return __uint_as_float(v << 16);
-    return __half2float(__ushort_as_half((unsigned short)v));
 }
 
 /* What sums of a stage are multiplied by: of each tile of rows the lane's two, times those of the
