@@ -136,37 +136,51 @@ template <class P, int M> struct rt_tall_factors {
     }
 };
 
+/* The stage that `ring` stands at, whose first tile of rows is on its way in `part`, and with NEXT
+ * that of the one after. Scales come beside products: read ahead of them they keep those back. */
+template <class P, int M, bool NEXT>
+static __device__ __forceinline__ void rt_tall_stage(float (&total)[M][64], float (&part)[64],
+                                                     typename P::ring &ring, const rt_args &a)
+{
+    const uint32_t x_at = (uint32_t)(rt_group() * 64 * 128);
+    const uint32_t stage = ring.stage(), bar = ring.bar();
+    rt_tall_factors<P, M> factors;
+
+    ring.turn();
+    factors.load(stage, a);
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+        if (NEXT && m + 1 == M) ring.wait();
+        sw_wgmma_wait<0>();
+        sw_hold(part);
+        if (m + 1 == M) {
+            __syncwarp();
+            ring.release(bar);
+        }
+#pragma unroll
+        for (int i = 0; i < 64; i++)
+            total[m][i] = fmaf(factors.of[m][i / 2 % 2][i / 32], part[i], total[m][i]);
+        if (m + 1 < M)
+            w8a8_issue_rows(part, stage + x_at + (uint32_t)((m + 1) * 128 * 128),
+                            stage + P::w_at);
+        else if (NEXT) w8a8_issue_rows(part, ring.stage() + x_at, ring.stage() + P::w_at);
+    }
+}
+
 /* n stages of a unit. */
 template <class P, int M>
 static __device__ __forceinline__ void rt_tall_multiply(float (&total)[M][64],
                                                         typename P::ring &ring, const rt_args &a,
                                                         int n)
 {
-    const uint32_t x_at = (uint32_t)(rt_group() * 64 * 128);
+    float part[64];
 
+    ring.wait();
+    w8a8_issue_rows(part, ring.stage() + (uint32_t)(rt_group() * 64 * 128),
+                    ring.stage() + P::w_at);
 #pragma unroll 1
-    for (; n > 0; n--) {
-        const uint32_t stage = ring.stage(), bar = ring.bar();
-        rt_tall_factors<P, M> factors;
-        float part[64];
-
-        ring.wait();
-        ring.turn();
-        factors.load(stage, a);
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-            w8a8_issue_rows(part, stage + x_at + (uint32_t)(m * 128 * 128), stage + P::w_at);
-            sw_wgmma_wait<0>();
-            sw_hold(part);
-            if (m + 1 == M) {
-                __syncwarp();
-                ring.release(bar);
-            }
-#pragma unroll
-            for (int i = 0; i < 64; i++)
-                total[m][i] = fmaf(factors.of[m][i / 2 % 2][i / 32], part[i], total[m][i]);
-        }
-    }
+    for (; n > 1; n--) rt_tall_stage<P, M, true>(total, part, ring, a);
+    rt_tall_stage<P, M, false>(total, part, ring, a);
 }
 
 /* ---- the end of a unit ---- */
@@ -295,7 +309,7 @@ __global__ void __launch_bounds__(P::threads, 1)
     if (GLU && a.lists.blocks) sw_grid_wait_previous(); /* see routed_bytes.cuh */
     sw_grid_launch_next();
     __syncthreads();
-    sw_cluster_meet(); /* the barriers of both are there */
+    sw_cluster_sync(); /* the barriers of both are there, and zeros where the other one writes */
     rt_run run = rt_run_of<P>(a);
 
     if (threadIdx.x == 0) s_run = run;
