@@ -44,6 +44,9 @@ typedef struct rt_sort_args {
     int64_t x_stride;      /* bytes */
     uint8_t *x_sorted;     /* [n_pairs, width] */
     int width;             /* bytes, a multiple of 16 */
+    const float *scales;   /* of groups of X [n_groups, n_pairs / top_k], where these are sorted */
+    float *scales_sorted;  /* [n_groups, n_pairs]; NULL: they are not */
+    int n_groups;
 } rt_sort_args;
 
 /* A product of all blocks with their experts' weights. */
@@ -64,7 +67,8 @@ typedef struct rt_args {
     int scale_bytes;       /* of the scales of a tile, all along k */
     float factor;          /* of what is multiplied, in all experts */
     /* Inputs of bytes: what their codes are to be multiplied by, of rows or of groups of 128 inputs
-     * and rows, and of how many rows; rows of tokens with GLU, else sorted ones. */
+     * and rows, and of how many rows; rows of tokens with GLU, unless the kernel wants those sorted
+     * too, else sorted ones. */
     const float *x_scales;
     int x_rows, top_k;
     float *partials;       /* [CTAs], see routed_few.cuh */

@@ -33,6 +33,7 @@ template <int KIND_, int T_, int STAGES_, int COPIERS_, int MODE_> struct rt_byt
     /* See rt_run_of. With few units a CTA, 64 rows are as fast or faster in one line. */
     static constexpr int whole_rounds = SHORTENS ? 0 : 8;
     static constexpr bool BLOCKS = MODE == W8A8_X_BLOCKS, X_GROUPED = MODE >= W8A8_X_GROUPS;
+    static constexpr bool X_SCALES_SORTED = false; /* they have rt_sorted_scales */
     static constexpr int box = SHORTENS ? RT_MANY_BOX : RT_FEW_BOX;
     static constexpr int MT = 2, NWG = 2, C = 64 * MT * NWG, consumers = NWG * 128;
     using at = w8a8_stage<KIND, T, RT_TILES, GROUPED>;
@@ -86,6 +87,27 @@ template <class P, bool GLU> struct rt_scale_rows {
     }
 };
 
+/* Scales of X that lie side by side for all rows of a source, as whole 16 bytes. */
+struct rt_sorted_scales {
+    const float *from;
+    uint32_t n_bytes;
+};
+
+/* How many numbers of these lie before those of stage ks, of rows from `row` on. */
+static __device__ __forceinline__ uint32_t rt_scale_shift(const rt_args &a, int ks, int row)
+{
+    return ((uint32_t)ks * (uint32_t)a.x_rows + (uint32_t)row) % 4;
+}
+
+static __device__ __forceinline__ rt_sorted_scales rt_scales_of(const rt_args &a,
+                                                                const rt_source &s, int ks)
+{
+    const uint32_t shift = rt_scale_shift(a, ks, s.x_row);
+    const float *at = a.x_scales + (int64_t)ks * a.x_rows + s.x_row;
+
+    return {at - shift, (shift + (uint32_t)s.n_rows + 3) / 4 * 16};
+}
+
 /* Of a pair of CTAs each brings every other box to both. */
 template <class P>
 static __device__ __forceinline__ void rt_copy_x_both(const CUtensorMap &x, const rt_source &s,
@@ -119,13 +141,19 @@ static __device__ __forceinline__ void rt_byte_inputs(const CUtensorMap &x, cons
         const uint32_t stage = ring + s * P::stage_bytes, bar = full + 8 * s;
         const uint32_t x_at = stage + (uint32_t)(P::T - P::rows_for(w.from.n_rows)) * 128;
 
-        if (P::X_GROUPED && is_new) rows.find(a, w.unit);
+        if (P::X_GROUPED && !P::X_SCALES_SORTED && is_new) rows.find(a, w.unit);
         sw_mbar_sleep(empty + 8 * s, turn);
         if (is_new) rt_write_note(notes + s, w.unit);
-        rt_copy_scales<P>(a, w.from, w.ks, stage, bar, rt_x_bytes<P, P::box>(w.from.n_rows));
+        const rt_sorted_scales scales = rt_scales_of(a, w.from, w.ks);
+
+        rt_copy_scales<P>(a, w.from, w.ks, stage, bar,
+                          rt_x_bytes<P, P::box>(w.from.n_rows) +
+                              (P::X_SCALES_SORTED ? scales.n_bytes : 0));
+        if constexpr (P::X_SCALES_SORTED)
+            sw_warp_load(stage + P::at::xs_at, scales.from, scales.n_bytes, bar, keep);
         if constexpr (P::CTAS > 1) rt_copy_x_both<P>(x, w.from, w.ks, x_at, bar, keep);
         else rt_copy_x<P, P::box>(x, w.from, w.ks, x_at, bar, keep);
-        if constexpr (P::X_GROUPED) rows.copy(a, w.ks, stage, bar);
+        if constexpr (P::X_GROUPED && !P::X_SCALES_SORTED) rows.copy(a, w.ks, stage, bar);
         is_new = w.step(a, run, left == 1);
         if (++s == P::STAGES) s = 0, turn ^= 1;
     }

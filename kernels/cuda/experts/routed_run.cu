@@ -214,6 +214,7 @@ extern "C" sw_code sw_routed_plan_for(sw_routed_plan *out, const sw_routed *p,
 typedef struct rt_work {
     rt_lists lists;
     uint8_t *x;             /* sorted rows of X or of its codes */
+    float *x_scales;        /* and of their scales; NULL: as h_codes and x_codes have them */
     uint16_t *h, *y;
     sw_cuda_codes x_codes, h_codes; /* where inputs are quantized */
     float *partials;
@@ -266,6 +267,8 @@ static rt_work work_of(const sw_routed *p, const sw_routed_plan *plan, void *d_s
     w.lists.pair_of_row = (int *)take(&w, d_start, pairs * 4);
     w.lists.share_of_row = (float *)take(&w, d_start, pairs * 4);
     w.x = (uint8_t *)take(&w, d_start, pairs * row_bytes(p));
+    if (kernel_of(plan)->sorts_scales && p->n_tokens > 1)
+        w.x_scales = (float *)take(&w, d_start, pairs * p->up.n_groups * 4);
     w.h = (uint16_t *)take(&w, d_start, pairs * wide * 2);
     w.y = (uint16_t *)take(&w, d_start, pairs * hidden * 2);
     w.partials = (float *)take(&w, d_start, n_ctas * kernel_of(plan)->partial_floats * 4);
@@ -297,8 +300,8 @@ static rt_args args_of(const sw_routed *p, const sw_routed_plan *plan, const rt_
 
     a.nw.scale_bytes = t->spec.scale_dtype == SW_DTYPE_F32 ? 4 : 2;
     a.nw.scales_are_bf16 = t->spec.scale_dtype == SW_DTYPE_BF16;
-    a.x_scales = is_down ? w->h_codes.d_scales : w->x_codes.d_scales;
-    a.x_rows = is_down ? (int)(p->n_tokens * p->top_k) : (int)p->n_tokens;
+    a.x_scales = is_down ? w->h_codes.d_scales : w->x_scales ? w->x_scales : w->x_codes.d_scales;
+    a.x_rows = (int)(is_down || w->x_scales ? p->n_tokens * p->top_k : p->n_tokens);
     if (p->n_tokens > 1) a.lists = w->lists;
     a.chosen = p->chosen;
     a.n_pairs = (int)(p->n_tokens * p->top_k);
@@ -400,6 +403,8 @@ static sw_code sort(const sw_routed *p, const sw_routed_plan *plan, const rt_wor
     a.x = is_bytes ? w->x_codes.d_codes : (const uint8_t *)p->x.d;
     a.x_stride = is_bytes ? row_bytes(p) : p->x.stride * 2;
     a.x_sorted = w->x, a.width = (int)row_bytes(p);
+    a.scales = w->x_codes.d_scales, a.scales_sorted = w->x_scales;
+    a.n_groups = (int)p->up.n_groups;
     return sw_routed_sort(&a, how, err);
 }
 

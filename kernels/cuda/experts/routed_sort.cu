@@ -157,6 +157,20 @@ static __device__ void gather(const rt_sort_args &a, int run, const int *row_of)
     }
 }
 
+/* The same of their scales. */
+static __device__ void gather_scales(const rt_sort_args &a, int run, const int *row_of)
+{
+    const int begin = run * a.run_pairs, n = min(a.n_pairs - begin, a.run_pairs);
+    const int n_tokens = a.n_pairs / a.top_k;
+
+    for (int i = (int)threadIdx.x; i < n * a.n_groups; i += SORT_THREADS) {
+        const int group = i / n, pair = i % n;
+
+        a.scales_sorted[(int64_t)group * a.n_pairs + row_of[pair]] =
+            a.scales[(int64_t)group * n_tokens + (begin + pair) / a.top_k];
+    }
+}
+
 /* grid (runs, or fewer): a CTA to each run. */
 static __global__ void __launch_bounds__(SORT_THREADS) swk_routed_sort(rt_sort_args a)
 {
@@ -174,6 +188,7 @@ static __global__ void __launch_bounds__(SORT_THREADS) swk_routed_sort(rt_sort_a
         if (threadIdx.x < 32) place(a, s_ints + run * a.n_experts, &s_starts, run, row_of);
         __syncthreads();
         gather(a, run, row_of);
+        if (a.scales_sorted) gather_scales(a, run, row_of);
         __syncthreads();
     }
 }

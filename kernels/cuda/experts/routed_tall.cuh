@@ -10,7 +10,9 @@
  *   pairs:  two CTAs of a cluster take units side by side of the same rows, of which each brings
  *           every other box to both; a stage is replaced when both are done with it
  *   scales: of inputs by groups a thread has two a tile of 64 rows, and a stage's product of those
- *           with the weight's, which all channels of a tile share, is a number for 32 sums
+ *           with the weight's, which all channels of a tile share, is a number for 32 sums. Those
+ *           of a stage are sorted as rows are and come in one piece: 256 copies of 4 bytes held
+ *           stages back
  */
 #ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_TALL_CUH
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_TALL_CUH
@@ -26,6 +28,7 @@
 struct rt_tall_cut {
     static constexpr int KIND = W8A8_E4M3, T = 256, STAGES = 4, TILES = 2;
     static constexpr bool GROUPED = true, BLOCKS = true, X_GROUPED = true, WHOLE = true;
+    static constexpr bool X_SCALES_SORTED = true;
     static constexpr int CTAS = 2, whole_rounds = 0, box = 64;
     static constexpr int NWG = 2, C = 64 * TILES, consumers = NWG * 128;
     using at = w8a8_stage<KIND, T, TILES, GROUPED>;
@@ -34,16 +37,12 @@ struct rt_tall_cut {
     static constexpr int w_at = at::w_at, s_at = at::s_at, stage_bytes = at::bytes;
     static constexpr int ring_bytes = STAGES * stage_bytes, threads = consumers + 128;
     static constexpr int shared_bytes = ring_bytes + consumers / 32 * RT_TALL_PARK + 1024;
-    static constexpr int arrivals = RT_COPY_WARPS + 32; /* see rt_byte_cut */
+    static constexpr int arrivals = RT_COPY_WARPS;
+    static_assert(at::xs_at + T * 4 + 16 <= stage_bytes, "scales of X from a multiple of 16 on");
     using ring = w8a8_cluster_ring<CTAS, STAGES>;
 
     /* Where inputs lie in a stage does not depend on how many there are. */
     static __device__ __forceinline__ int rows_for(int) { return T; }
-    /* Where scales of X lie: those of a lane's four rows side by side. */
-    static __device__ __forceinline__ int x_slot(int row)
-    {
-        return row / 64 % 2 * 128 + row % 64 / 16 * 32 + row % 8 * 4 + row / 128 * 2 + row / 8 % 2;
-    }
 };
 
 /* The same with the sums of M tiles of rows a warpgroup. */
@@ -106,33 +105,33 @@ static __device__ __forceinline__ void rt_tall_wait(void)
     sw_named_sync(2 + rt_group(), 128);
 }
 
+/* The first row of the lane in a tile of 64. */
+static __device__ __forceinline__ int rt_tall_row(void)
+{
+    return (int)threadIdx.x % 128 / 32 * 16 + (int)threadIdx.x % 32 / 4;
+}
+
 /* What sums of a stage are multiplied by: of each tile of rows the lane's two, times those of the
  * two tiles of channels. */
 template <class P, int M> struct rt_tall_factors {
     float of[M][2][2]; /* [tile of rows][row][tile of channels] */
 
-    __device__ __forceinline__ void load(uint32_t stage, const rt_args &a)
+    /* shift: see rt_scale_shift. */
+    __device__ __forceinline__ void load(uint32_t stage, const rt_args &a, uint32_t shift)
     {
-        const uint32_t at = stage + P::at::xs_at + threadIdx.x / 32 * 128 +
-                            threadIdx.x % 32 / 4 * 16;
-        uint32_t x[4];
-        float w[2];
+        const uint32_t at = stage + P::at::xs_at +
+                            (shift + (uint32_t)(rt_group() * 64 + rt_tall_row())) * 4;
+        float x[2 * M], w[2];
 
-        if constexpr (M > 1) {
-            const uint4 v = sw_shared16(at);
-
-            x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
-        } else {
-            const uint2 v = sw_shared8(at);
-
-            x[0] = v.x, x[1] = v.y;
-        }
+#pragma unroll
+        for (int i = 2 * M - 1; i >= 0; i--) /* of the last tile first: see rt_tall_stage */
+            x[i] = __uint_as_float(sw_shared4(at + (uint32_t)(i / 2 * 128 + i % 2 * 8) * 4));
 #pragma unroll
         for (int t = 0; t < 2; t++)
             w[t] = rt_first_scale(stage + P::s_at + (uint32_t)(t * P::record_room), a);
 #pragma unroll
         for (int i = 0; i < 4 * M; i++)
-            of[i / 4][i / 2 % 2][i % 2] = w[i % 2] * __uint_as_float(x[i / 2]);
+            of[i / 4][i / 2 % 2][i % 2] = w[i % 2] * x[i / 2];
     }
 };
 
@@ -140,20 +139,23 @@ template <class P, int M> struct rt_tall_factors {
  * that of the one after. Scales come beside products: read ahead of them they keep those back. */
 template <class P, int M, bool NEXT>
 static __device__ __forceinline__ void rt_tall_stage(float (&total)[M][64], float (&part)[64],
-                                                     typename P::ring &ring, const rt_args &a)
+                                                     typename P::ring &ring, const rt_args &a,
+                                                     uint32_t shift)
 {
     const uint32_t x_at = (uint32_t)(rt_group() * 64 * 128);
     const uint32_t stage = ring.stage(), bar = ring.bar();
     rt_tall_factors<P, M> factors;
 
     ring.turn();
-    factors.load(stage, a);
+    factors.load(stage, a, shift);
 #pragma unroll
     for (int m = 0; m < M; m++) {
         if (NEXT && m + 1 == M) ring.wait();
         sw_wgmma_wait<0>();
         sw_hold(part);
         if (m + 1 == M) {
+            /* Scales are there when this warp has arrived: of two tiles the first one met them. */
+            if (M == 1) __threadfence_block();
             __syncwarp();
             ring.release(bar);
         }
@@ -167,11 +169,11 @@ static __device__ __forceinline__ void rt_tall_stage(float (&total)[M][64], floa
     }
 }
 
-/* n stages of a unit. */
+/* n stages of a unit; shift: rt_scale_shift of the first. */
 template <class P, int M>
 static __device__ __forceinline__ void rt_tall_multiply(float (&total)[M][64],
                                                         typename P::ring &ring, const rt_args &a,
-                                                        int n)
+                                                        int n, uint32_t shift)
 {
     float part[64];
 
@@ -179,17 +181,14 @@ static __device__ __forceinline__ void rt_tall_multiply(float (&total)[M][64],
     w8a8_issue_rows(part, ring.stage() + (uint32_t)(rt_group() * 64 * 128),
                     ring.stage() + P::w_at);
 #pragma unroll 1
-    for (; n > 1; n--) rt_tall_stage<P, M, true>(total, part, ring, a);
-    rt_tall_stage<P, M, false>(total, part, ring, a);
+    for (; n > 1; n--) {
+        rt_tall_stage<P, M, true>(total, part, ring, a, shift);
+        shift = (shift + (uint32_t)a.x_rows) % 4;
+    }
+    rt_tall_stage<P, M, false>(total, part, ring, a, shift);
 }
 
 /* ---- the end of a unit ---- */
-
-/* The first row of the lane in a tile of 64. */
-static __device__ __forceinline__ int rt_tall_row(void)
-{
-    return (int)threadIdx.x % 128 / 32 * 16 + (int)threadIdx.x % 32 / 4;
-}
 
 /* 16 rows x 64 channels of a warp, from row `first` of the block and channel0 on, to memory;
  * `pair`: of these rows, where they are pairs'. */
@@ -261,11 +260,13 @@ rt_tall_unit(const rt_args &a, const rt_run &run, typename P::ring &ring, const 
              const rt_tall_own &own, int u, int k0, int n)
 {
     using sums = rt_tall_sums<P, M>;
+    /* One token is the row of all its pairs. */
+    const int x_row = GLU && !a.lists.blocks ? 0 : note.row0;
     float total[M][64];
 
     rt_tall_ask<P, GLU>(a, note, own.rows);
     w8a8_clear(total, own.zero_addr);
-    rt_tall_multiply<P, M>(total, ring, a, n);
+    rt_tall_multiply<P, M>(total, ring, a, n, rt_scale_shift(a, k0, x_row));
     rt_tall_wait();
     if (!rt_bring_together<sums>(total, a, run, u, k0, n, P::T)) return;
     const rt_note unit = own.rows->unit;

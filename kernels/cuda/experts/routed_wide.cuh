@@ -22,6 +22,7 @@
 struct rt_wide_cut {
     static constexpr int KIND = W8A8_INT8, T = 256, STAGES = 4, TILES = 2;
     static constexpr bool GROUPED = false, BLOCKS = false, X_GROUPED = false, WHOLE = true;
+    static constexpr bool X_SCALES_SORTED = false;
     static constexpr int whole_rounds = 0, box = 64;
     static constexpr int MT = 1, NWG = 2, C = 64 * MT * NWG, consumers = NWG * 128;
     using at = w8a8_stage<KIND, T, TILES, false>;
