@@ -56,6 +56,7 @@ static const variant variants[] = {
     {I2, 128, true, HF, HF, NONE},  {I3, 32, true, BF, HF, NONE},
     {I2, 0, false, BF, HF, NONE},   {I3, 0, false, HF, HF, NONE},
     {I2, 256, false, BF, BF, NONE}, {I3, 64, false, BF, BF, NONE},
+    {I4, 0, false, BF, BF, TOKEN, E4}, {I4, 256, false, HF, HF, TOKEN, E4},
 };
 static const sw_cuda_device h200 = {90, 132};
 #define N_VARIANTS (int)(sizeof variants / sizeof *variants)
@@ -316,16 +317,17 @@ static void many_blocks(void **state)
 /* Blocks of pairs of CTAs of which a cluster does some alone, and two share the last. */
 static void shared_rounds(void **state)
 {
-    static const int of[] = {15, 16, 18, 20};
+    static const int of[] = {15, 16, 18, 20, 26, 41, 42};
+    const int n = (int)(sizeof of / sizeof *of);
 
     (void)state;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 2 * n; i++) {
         sw_cuda_plan plan = {.kernel = sw_cuda_kernel_find("w8a8_persistent"), .split = 1,
                              .device = {90, 9}, .overlap = true};
-        gpu_shape s = shape_of(of[i % 4], 600, 520, 1024);
+        gpu_shape s = shape_of(of[i % n], 600, 520, 1024);
         gpu_case c;
 
-        s.is_exact = i / 4;
+        s.is_exact = i / n;
         gpu_case_new(&c, &s);
         gpu_case_expect(&c);
         check(&c, &plan);

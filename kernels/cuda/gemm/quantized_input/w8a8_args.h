@@ -85,10 +85,10 @@ typedef struct w8a8_kernel {
 #include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
 #undef SW_W8A8_KIND_ROW
 /* CTAs of a cluster, which share what they bring of X: of 8-bit weights where no scales of channels
- * change along k. The others gain nothing by it. */
+ * change along k, and of 4-bit ones with X in E4M3. The others gain nothing by it. */
 #define SW_A8L_CTAS(kind, mode)                                                                    \
-    (((kind) == W8A8_E4M3 || (kind) == W8A8_INT8) &&                                               \
-             ((mode) == W8A8_PLAIN || (mode) == W8A8_X_BLOCKS)                                     \
+    ((kind) == W8A8_INT4_E4M3 || (((kind) == W8A8_E4M3 || (kind) == W8A8_INT8) &&                  \
+                                  ((mode) == W8A8_PLAIN || (mode) == W8A8_X_BLOCKS))               \
          ? 2                                                                                       \
          : 1)
 

@@ -53,8 +53,14 @@ static __device__ __forceinline__ uint32_t w8a8_upper(uint32_t word)
  * even steps, so that a byte 0 to 8 is that many of them; what is left is to find sign and size. */
 static __device__ __forceinline__ void w8a8_small_floats(uint32_t *two, uint32_t word)
 {
-    uint32_t negative = ~word & 0x88888888u, one = negative >> 3;
-    uint32_t size = (word ^ (0x88888888u - one)) + one; /* 8 - code below 8, else code - 8 */
+    uint32_t negative, one, size;
+
+    /* b & ~a: a compiler that knows it shifts first and masks again. */
+    asm volatile("lop3.b32 %0, %1, %2, %3, 0x0c;"
+                 : "=r"(negative)
+                 : "r"(word), "r"(0x88888888u), "r"(word));
+    one = negative >> 3;
+    size = (word ^ (0x88888888u - one)) + one; /* 8 - code below 8, else code - 8 */
     uint32_t from[2][2] = {{size, negative << 4}, {size >> 4, negative}};
 
 #pragma unroll
@@ -95,6 +101,26 @@ static __device__ __forceinline__ void w8a8_load_columns(uint32_t *frag, uint32_
     }
 }
 
+/* A lane's codes of 4 bits, of two k-tiles, the first of them at `from`. */
+static __device__ __forceinline__ void w8a8_fetch(uint32_t (&words)[8], uint32_t from)
+{
+#pragma unroll
+    for (int kt = 0; kt < 2; kt++) {
+        uint4 v = sw_shared16(from + kt * 2048);
+
+        words[4 * kt] = v.x, words[4 * kt + 1] = v.y;
+        words[4 * kt + 2] = v.z, words[4 * kt + 3] = v.w;
+    }
+}
+
+/* Four of these words, those of k-tile kt, to the A operand as E4M3. */
+static __device__ __forceinline__ void w8a8_convert(uint32_t *frag, const uint32_t (&words)[8],
+                                                    int kt)
+{
+#pragma unroll
+    for (int i = 4 * kt; i < 4 * kt + 4; i++) w8a8_small_floats(frag + 2 * i, words[i]);
+}
+
 /* The A operand of a stage. BLOCKS: W8A8_X_BLOCKS, which has codes in columns; those with scales of
  * X by groups may have them. */
 template <int KIND, int T, int NT, bool GROUPED, bool BLOCKS = false>
@@ -115,14 +141,11 @@ static __device__ __forceinline__ void w8a8_load(uint32_t *frag, const w8a8_args
                 frag[8 * kt + i] = w8a8_upper(i % 2 ? w[i / 2] : w[i / 2] << 4);
         }
     } else if constexpr (KIND == W8A8_INT4_E4M3) {
-#pragma unroll
-        for (int kt = 0; kt < 2; kt++) {
-            uint4 v = sw_shared16(from + kt * 2048);
-            uint32_t w[4] = {v.x, v.y, v.z, v.w};
+        uint32_t words[8];
 
-#pragma unroll
-            for (int i = 0; i < 4; i++) w8a8_small_floats(frag + 8 * kt + 2 * i, w[i]);
-        }
+        w8a8_fetch(words, from);
+        w8a8_convert(frag, words, 0);
+        w8a8_convert(frag, words, 1);
     } else if constexpr (KIND == W8A8_INT4) {
         uint32_t zero[2];
 

@@ -24,7 +24,7 @@
 /* Do products go on from block to block? */
 __host__ __device__ constexpr bool a8l_flows(int kind, int mode)
 {
-    return w8a8_is_float(kind) && SW_A8L_CTAS(kind, mode) > 1;
+    return kind == W8A8_E4M3 && SW_A8L_CTAS(kind, mode) > 1;
 }
 
 /* Does a block keep the stage it ends with for its rows of Y? Those whose sums a CTA alone adds up
@@ -179,17 +179,20 @@ static __device__ __forceinline__ void a8l_laid_out(void)
     sw_named_sync(2 + (int)threadIdx.x / 128, 128);
 }
 
-/* Tokens 64..255 of tiles of 4 bits: the first 64 are on their way. */
+/* What tiles of 4 bits have behind their first 64 tokens, which are on their way, from token
+ * `first` of the block on: 64 more of a half, else 192. */
 template <bool BF16, int T, typename type>
 static __device__ __forceinline__ void
-a8l_store_rest(const type *total, const CUtensorMap *y_map, int n_tile, int token0, bool sends,
-               uint32_t aside, const w8a8_channels &c, const a8l_rows &rows)
+a8l_store_rest(const type *total, const CUtensorMap *y_map, int n_tile, int token0, int first,
+               bool is_half, bool sends, uint32_t aside, const w8a8_channels &c,
+               const a8l_rows &rows)
 {
-    a8l_lay_out<BF16, T>(total + 32, aside, 64, c, rows.inputs);
-    a8l_lay_out<BF16, T>(total + 64, aside, 128, c, rows.inputs + 8192);
-    if (sends) sw_bulk_read_wait<0>(); /* the part of these, for the last ones */
+    a8l_lay_out<BF16, T>(total + 32, aside, first + 64, c, rows.inputs);
+    if (!is_half) a8l_lay_out<BF16, T>(total + 64, aside, 128, c, rows.inputs + 8192);
+    if (sends && !is_half) sw_bulk_read_wait<0>(); /* the part of these, for the last ones */
     a8l_laid_out();
     a8l_send(y_map, n_tile, token0 + 64, rows.inputs, sends);
+    if (is_half) return;
     a8l_send(y_map, n_tile, token0 + 128, rows.inputs + 8192, sends);
     a8l_lay_out<BF16, T>(total + 96, aside, 192, c, rows.own);
     a8l_laid_out();
@@ -226,7 +229,8 @@ a8l_store_block(type *total, const CUtensorMap *y_map, const w8a8_args &a, const
     sw_named_sync(1, 256); /* the inputs of the stage too have been multiplied by all */
     a8l_send(y_map, n_tile, token0, rows.own, sends);
     if constexpr (is_int4) {
-        a8l_store_rest<BF16, T>(total, y_map, n_tile, token0, sends, aside, c, rows);
+        a8l_store_rest<BF16, T>(total, y_map, n_tile, token0, first, is_half, sends, aside, c,
+                                rows);
         return;
     }
     a8l_send(y_map, n_tile, token0 + 64, rows.weights, sends);

@@ -9,9 +9,10 @@
  *   sums:  int8 and int4 by channel in the tensor cores, 128 a lane. Where sums leave the tensor
  *          cores with every stage, the 256 tokens go through in quarters of 64: while one is added
  *          up in fp32 the next is multiplied
- *   pairs: of 8-bit weights where no scales of channels change along k, two CTAs of a cluster take
- *          blocks of the same tokens side by side. Each brings half of the inputs of a stage to
- *          both, and a stage is replaced when both are done with it
+ *   pairs: of 8-bit weights where no scales of channels change along k, and of 4-bit weights with X
+ *          in E4M3, two CTAs of a cluster take blocks of the same tokens side by side. Each brings
+ *          half of the inputs of a stage to both, and a stage is replaced when both have done with
+ *          it
  *   store: from the stage that a block ends with, while the next one is multiplied
  *          (w8a8_block_store.cuh). Sums in fp32 of a CTA alone: through shared memory, a quarter at
  *          a time, so that rows of Y are written 128 bytes at a time
@@ -342,6 +343,8 @@ static __device__ __forceinline__ void a8l_consume_block(const CUtensorMap *y_ma
     w8a8_clear(total, zero_addr);
     if constexpr (!w8a8_is_float(KIND) && MODE == W8A8_PLAIN)
         w8a8_multiply<KIND, SW_A8L_T, 1, SW_A8L_NT>(total, ring, a, p);
+    else if constexpr (w8a8_is_float(KIND) && NC > 1)
+        w8a8_multiply_flow<KIND, SW_A8L_T, 64, MODE>(total[0], ring, a, p);
     else w8a8_multiply_pieces<KIND, SW_A8L_T, 64, MODE>(total[0], ring, a, p);
     if constexpr (a8l_keeps(KIND, MODE))
         a8l_store_kept<KIND, MODE, STAGES, BF16, NC>(total[0], y_map, a, p, ring, part,
@@ -356,8 +359,8 @@ static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
 {
     constexpr int bytes = a8l_stage_bytes<KIND, MODE>(), NC = SW_A8L_CTAS(KIND, MODE);
     constexpr bool flows = a8l_flows(KIND, MODE), keeps = a8l_keeps(KIND, MODE);
-    /* Sums in fp32 beside those of the tensor cores take all that there are. */
-    using registers = w8a8_registers<SW_A8L_NT, flows ? 24 : 40>;
+    /* Sums in fp32 beside two fragments take all that there are. */
+    using registers = w8a8_registers<SW_A8L_NT, (w8a8_is_float(KIND) && NC > 1) ? 24 : 40>;
     extern __shared__ uint8_t s_bytes[];
     __shared__ uint64_t s_full[STAGES], s_empty[STAGES];
     __shared__ uint32_t s_zero;
