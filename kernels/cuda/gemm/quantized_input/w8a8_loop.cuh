@@ -362,12 +362,14 @@ static __device__ __forceinline__ void w8a8_add_group(float *total, type (&sum)[
     for (int i = 0; i < N; i++) total[i] = fmaf(scale[i / 2 % 2], (float)sum[i], total[i]);
 }
 
-/* An arrival does not wait for loads in flight, so scales of a stage must be there before. They are
- * where every sum that they went into has come before in the program. A fence waits for more. */
+/* An arrival does not wait for loads in flight, so scales of a stage must be there before. That
+ * every sum that they went into has come before in the program is not enough: ptxas puts the
+ * arrival ahead of additions. */
 template <typename sums>
 static __device__ __forceinline__ void w8a8_scales_are_used(sums &total)
 {
     sw_hold(total);
+    __threadfence_block();
 }
 
 /* One stage that is added up in fp32, its first batch in frag[NOW], and the first of the next into
@@ -400,7 +402,8 @@ w8a8_add_stage(float (&total)[MT][T / 2], uint32_t (&frag)[1 + AHEAD][16], ring_
         w8a8_add_group<T / 2, GROUPED && KIND == W8A8_E4M3>(total[b], sum, scale, a,
                                                             stage + at::xs_at);
     }
-    w8a8_scales_are_used(total);
+    if constexpr (GROUPED) w8a8_scales_are_used(total);
+    else sw_hold(total);
     __syncwarp();
     ring.release(bar);
 }

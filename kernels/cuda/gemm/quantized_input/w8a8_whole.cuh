@@ -27,7 +27,7 @@ static __device__ __forceinline__ void w8a8_add_parts(float (&total)[N], float (
     for (int i = 0; i < N; i += 16) {
         if (i + 16 < N) w8a8_load_scales<16>(part[1 - i / 16 % 2], x_scales + (i + 16) * 8u);
         w8a8_add_scaled<16>(total + i, sum + i, part[i / 16 % 2]);
-        w8a8_scales_are_used(*(float(*)[16]) & total[i]);
+        sw_hold(*(float(*)[16]) & total[i]);
     }
 }
 
@@ -65,9 +65,10 @@ w8a8_whole_stage(float (&total)[N], type (&sum)[N], uint32_t (&frag)[2][16], rin
         for (int i = 0; i < N; i += 16) {
             w8a8_add_piece<MODE>(total + i, *(type(*)[16]) & sum[i], scale, a,
                                  x_scales + (uint32_t)i * 8);
-            w8a8_scales_are_used(*(float(*)[16]) & total[i]);
+            sw_hold(*(float(*)[16]) & total[i]);
         }
     }
+    if (MODE != W8A8_PLAIN) w8a8_scales_are_used(total);
     __syncwarp();
     ring.release(bar);
 }
