@@ -88,7 +88,8 @@ typedef struct sw_cuda_plan {
     /* The last channels by a second launch, which begins where CTAs of the first end: other tiles
      * may fill the device where whole rounds of the first's leave few blocks. */
     struct sw_cuda_rest {
-        int64_t from;            /* the first of them, a multiple of 64; 0: there are none */
+        int64_t from;            /* the first of them, a multiple of 64, of 128 for scales of
+                                    blocks; 0: there are none */
         int kernel, tile, split; /* as above */
     } rest;
 } sw_cuda_plan;
