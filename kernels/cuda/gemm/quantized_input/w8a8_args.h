@@ -74,6 +74,9 @@ typedef struct a8l_maps {
     CUtensorMap y; /* [m, n_out]: 64 channels x 64 tokens; not set where its rows are not aligned */
 } a8l_maps;
 
+/* What the two CTAs of a pair share; K: a block of Y, of which each takes half of k. */
+enum { SW_A8P_X, SW_A8P_W, SW_A8P_K };
+
 typedef struct w8a8_kernel {
     const void *entry;
     int shared_bytes, n_threads;

@@ -28,6 +28,8 @@ sw_code sw_w8a8_launch(const sw_cuda_gemm *p, const w8a8_kernel *kernel, const c
 sw_code sw_w8a8_map(w8a8_maps *maps, const sw_cuda_gemm *p, int box_tokens, int box_tiles,
                     sw_err *err) SW_MUST_USE;
 
+int sw_w8a8_two_ctas_shared(int tile); /* by pairs: SW_A8P_X and so on */
+
 /* Of a block that is shared: with fewer, meeting costs what it saves. */
 #define SW_W8A8_SHARED_STAGES_MIN 8
 
@@ -41,6 +43,15 @@ typedef struct w8a8_rounds {
  * each half of its channels, and each of a cluster's two CTAs half of the n_stages along k. So an
  * odd number of these is not shared; 0: none may be. */
 w8a8_rounds sw_w8a8_rounds_of(int64_t n_blocks, int64_t n_clusters, int64_t n_stages);
+/* Blocks of Y side by side of the persistent kernel, each of a cluster of so many CTAs and 128
+ * channels a CTA, and how many clusters there are for them on a device of so many
+ * multiprocessors. Stages that are shared: as above. */
+typedef struct w8a8_blocks {
+    int cluster;
+    int64_t by_channel, by_token, n_clusters, shared_stages;
+} w8a8_blocks;
+
+w8a8_blocks sw_w8a8_persistent_blocks(const sw_cuda_gemm *p, int n_sms);
 /* Raise the kernel's shared memory and launch it with these parameters. */
 sw_code sw_w8a8_start(const w8a8_kernel *kernel, const char *name, int n_ctas, int cluster,
                       bool overlaps, void **params, void *stream, sw_err *err) SW_MUST_USE;

@@ -2,6 +2,7 @@
  * table. */
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/gemm/quantized_input/w8a8_count.h"
 #include "kernels/cuda/gemm/quantized_input/w8a8_rows.h"
 #include "kernels/cuda/gemm/tensor_map.cuh"
 #include "kernels/cuda/runtime/cuda_check.h"
@@ -30,11 +31,16 @@ static w8a8_mode mode_of(const sw_cuda_gemm *p)
     return mode == W8A8_PLAIN && !(is_aligned && k_tiles % 4 == 0) ? W8A8_GROUPED : mode;
 }
 
-/* Stages of a block that two clusters may share, or 0: none may be. */
-static int64_t shared_stages(const sw_cuda_gemm *p)
+extern "C" w8a8_blocks sw_w8a8_persistent_blocks(const sw_cuda_gemm *p, int n_sms)
 {
-    if (SW_A8L_CTAS(sw_w8a8_kind_of(p), mode_of(p)) == 1) return 0;
-    return sw_cuda_up(sw_tiles_k(p->tiles.k_in), 2);
+    const int cluster = SW_A8L_CTAS(sw_w8a8_kind_of(p), mode_of(p));
+    w8a8_blocks b = {cluster};
+
+    b.by_channel = sw_cuda_up(p->tiles.n_out, N_CHANNELS * cluster);
+    b.by_token = sw_cuda_up(p->m, N_TOKENS);
+    b.n_clusters = n_sms > cluster ? n_sms / cluster : 1;
+    b.shared_stages = cluster == 1 ? 0 : sw_cuda_up(sw_tiles_k(p->tiles.k_in), 2);
+    return b;
 }
 
 static const w8a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
@@ -55,29 +61,15 @@ extern "C" bool sw_w8a8_persistent_can_run(const sw_cuda_gemm *p, int tile)
     return sw_w8a8_can_run(p, 0) && kernel_of(p, tile);
 }
 
-static int64_t blocks_of(const sw_cuda_gemm *p)
-{
-    return sw_cuda_up(p->tiles.n_out, N_CHANNELS) * sw_cuda_up(p->m, N_TOKENS);
-}
-
-/* Measured: ahead wherever there is a block for each multiprocessor, or nearly. Pairs, which share
- * blocks, are ahead with half of that, up to 256 tokens where there are more than they share: at 64
- * blocks of 132 multiprocessors two CTAs a block of Y are 1 to 6 % faster. */
 extern "C" bool sw_w8a8_persistent_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
-    int64_t blocks = blocks_of(p);
-
-    if (SW_A8L_CTAS(sw_w8a8_kind_of(p), mode_of(p)) == 1)
-        return p->m > N_TOKENS && blocks * 8 >= (int64_t)device->n_sms * 7;
-    if (p->m <= N_TOKENS) return p->m > N_TOKENS / 2 && blocks * 2 > device->n_sms;
-    return blocks * 16 >= (int64_t)device->n_sms * 7;
+    return sw_w8a8_count_suits(p, device, "w8a8_persistent");
 }
 
 extern "C" void sw_w8a8_persistent_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
                                         const sw_cuda_device *device)
 {
-    (void)p;
-    *out = {0, 0, 1, *device, true};
+    sw_w8a8_count_plan(out, p, device, "w8a8_persistent");
 }
 
 extern "C" size_t sw_w8a8_persistent_workspace_bytes(const sw_cuda_gemm *p,
@@ -116,24 +108,22 @@ extern "C" sw_code sw_w8a8_persistent_run(const sw_cuda_gemm *p, const sw_cuda_p
                                           void *d_workspace, void *stream, sw_err *err)
 {
     w8a8_args args = sw_w8a8_args_of(p, 1);
-    int cluster = SW_A8L_CTAS(sw_w8a8_kind_of(p), mode_of(p));
-    int64_t by_channel = sw_cuda_up(p->tiles.n_out, N_CHANNELS * cluster);
-    int64_t by_token = sw_cuda_up(p->m, N_TOKENS);
-    int64_t clusters = plan->device.n_sms > cluster ? plan->device.n_sms / cluster : 1;
-    w8a8_rounds rounds = sw_w8a8_rounds_of(by_channel * by_token, clusters, shared_stages(p));
+    const w8a8_blocks b = sw_w8a8_persistent_blocks(p, plan->device.n_sms);
+    const int64_t n_blocks = b.by_channel * b.by_token;
+    w8a8_rounds rounds = sw_w8a8_rounds_of(n_blocks, b.n_clusters, b.shared_stages);
     a8l_maps maps = {};
     void *params[] = {&maps, &args};
     sw_code rc;
 
     (void)d_workspace;
     args.x_rows = (int)sw_cuda_up(sw_cuda_x_rows(p, &sw_w8a8_persistent_tiles[0]), 16) * 16;
-    rc = map_all(&maps, p, &args, cluster, err);
+    rc = map_all(&maps, p, &args, b.cluster, err);
     if (!rc && args.y_is_aligned)
         rc = sw_checked_fill(p->d_y, p->y_stride * 2, p->tiles.n_out * 2, p->m, stream, err);
     if (rc) return rc;
-    args.grid = {(int)by_channel, (int)by_token, (int)rounds.n_whole,
-                 (int)(rounds.n_whole + (by_channel * by_token - rounds.n_whole) * cluster)};
+    args.grid = {(int)b.by_channel, (int)b.by_token, (int)rounds.n_whole,
+                 (int)(rounds.n_whole + (n_blocks - rounds.n_whole) * b.cluster)};
     return sw_w8a8_start(kernel_of(p, plan->tile), sw_w8a8_persistent_tiles[plan->tile].name,
-                         (int)rounds.n_clusters * cluster, cluster,
+                         (int)rounds.n_clusters * b.cluster, b.cluster,
                          p->may_overlap && plan->overlap, params, stream, err);
 }

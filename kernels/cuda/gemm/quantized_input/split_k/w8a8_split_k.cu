@@ -1,6 +1,7 @@
 /* w8a8_split_k.cu - plan and launch the kernels of 8-bit inputs: one row of the table. */
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/gemm/quantized_input/w8a8_count.h"
 #include "kernels/cuda/gemm/quantized_input/w8a8_rows.h"
 #include "kernels/cuda/gemm/tensor_map.cuh"
 
@@ -81,22 +82,6 @@ extern "C" bool sw_w8a8_suits(const sw_cuda_gemm *p, const sw_cuda_device *devic
     return p->m > 4 ? blocks <= 2 * (int64_t)device->n_sms : p->tiles.k_in <= 4096;
 }
 
-/* Tiles for up to so many tokens, the best of those measured on an H200: where each block of
- * channels has a multiprocessor, and where there are more of them. */
-static const struct {
-    int64_t m_max;
-    const char *few, *many;
-} choices[] = {
-    {16, "t16_deep", "t16_c128"},    {32, "t32_deep", "t32_c128"},
-    {64, "t64_deep", "t64_c128"},    {128, "t128_c128", "t128_c128"},
-    {256, "t128_c128", "t256_c128"}, {INT64_MAX, "t256_c128", "t256_c128"},
-};
-
-static int tile_named(const char *name)
-{
-    return sw_cuda_tile_named(sw_w8a8_tiles, sw_w8a8_n_tiles, name);
-}
-
 static int64_t blocks_of(const sw_cuda_gemm *p, int tile)
 {
     const sw_cuda_tile *t = &sw_w8a8_tiles[tile];
@@ -104,41 +89,35 @@ static int64_t blocks_of(const sw_cuda_gemm *p, int tile)
     return sw_cuda_up(p->tiles.n_out, t->n_channels) * sw_cuda_up(p->m, t->n_tokens);
 }
 
-/* Does it pay to go through the tokens 64 at a time, each with a multiprocessor of its own, rather
- * than to split k? */
-static bool has_few_stages(const sw_cuda_gemm *p, const sw_cuda_device *device)
+/* Of up to 32 tokens, the best of those measured on an H200: all of a CTA's shared memory for one,
+ * or for two where there are more blocks of channels than multiprocessors. */
+static int tile_of_few(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
-    int64_t ctas = blocks_of(p, tile_named("t64_deep"));
+    static const char *const names[][2] = {{"t16_deep", "t16_c128"}, {"t32_deep", "t32_c128"}};
+    const char *const *name = names[p->m > 16];
+    int deep = sw_cuda_tile_named(sw_w8a8_tiles, sw_w8a8_n_tiles, name[0]);
 
-    if (p->m <= 64 || p->m > 256 || ctas > device->n_sms) return false;
-    return p->tiles.k_in <= 32 * SW_W8A8_STAGE_K ||
-           (p->tiles.container_bits == 4 && ctas * 4 <= device->n_sms * 3);
+    if (blocks_of(p, deep) <= device->n_sms) return deep;
+    return sw_cuda_tile_named(sw_w8a8_tiles, sw_w8a8_n_tiles, name[1]);
 }
 
-static int tile_for(const sw_cuda_gemm *p, const sw_cuda_device *device)
-{
-    int row = 0, tile;
-
-    while (p->m > choices[row].m_max) row++;
-    tile = tile_named(choices[row].few);
-    if (blocks_of(p, tile) > device->n_sms) return tile_named(choices[row].many);
-    return has_few_stages(p, device) ? tile_named("t64_deep") : tile;
-}
-
-/* Split k as long as it shortens the longest run of stages on a multiprocessor; clusters of more
- * than two cost some stages more to add up. */
+/* Of few tokens k is split as long as it shortens the longest run of stages on a multiprocessor;
+ * clusters of more than two cost some stages more to add up. */
 extern "C" void sw_w8a8_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
     int64_t best = INT64_MAX, stages = sw_cuda_up(p->tiles.k_in, SW_W8A8_STAGE_K);
-    bool is_int4 = p->tiles.container_bits == 4;
 
-    *out = {0, tile_for(p, device), 1, *device, true, p->m <= 64};
+    if (sw_w8a8_is_counted(p)) {
+        sw_w8a8_count_plan(out, p, device, "w8a8_split_k");
+        return;
+    }
+    *out = {0, tile_of_few(p, device), 1, *device, true, true};
     for (int s = 1; s <= 8 && s <= stages; s++) {
         int64_t slots = s <= 2 ? device->n_sms : device->n_sms - device->n_sms / 7;
         int64_t waves = sw_cuda_up(blocks_of(p, out->tile) * s, slots);
         int64_t cost =
             waves * (sw_cuda_up(stages, s) + 6 + sw_w8a8_tiles[out->tile].n_tokens / 16) +
-            (s > 2 ? is_int4 ? 4 : 6 : 0);
+            (s > 2 ? 6 : 0);
 
         if (cost < best) best = cost, out->split = s;
     }

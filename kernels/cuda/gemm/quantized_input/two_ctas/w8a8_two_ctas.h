@@ -8,9 +8,6 @@
 extern "C" {
 #endif
 
-/* What the two CTAs of a pair share; K: a block of Y, of which each takes half of k. */
-enum { SW_A8P_X, SW_A8P_W, SW_A8P_K };
-
 /* tile: a row of w8a8_two_ctas_tiles.def. NULL: none. */
 #define SW_W8A8_KIND_ROW(kind, name) \
     const w8a8_kernel *sw_w8a8_two_ctas_##name(int tile, w8a8_mode mode);
