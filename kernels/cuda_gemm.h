@@ -83,8 +83,7 @@ typedef struct sw_cuda_plan {
     sw_cuda_device device; /* for which the plan was made */
     bool overlap;      /* start before the previous kernel has ended, if may_overlap allows it;
                           never before sm_90 */
-    bool starts_early; /* start before the kernel that quantizes X has ended: for tiles of
-                          which one CTA fills a multiprocessor */
+    bool starts_early; /* start before the kernel that quantizes X has ended */
     /* The last channels by a second launch, which begins where CTAs of the first end: other tiles
      * may fill the device where whole rounds of the first's leave few blocks. */
     struct sw_cuda_rest {
