@@ -13,7 +13,8 @@ static bool is_done_with(const sw_launch_plan *plan, int i, sw_buf b)
             case SW_LAUNCH_NORM:
             case SW_LAUNCH_LINEAR:
             case SW_LAUNCH_TO_BF16:
-                if (l->src == b) return false;
+            case SW_LAUNCH_FUSED: /* with a norm it reads X, not src */
+                if (l->src == b && l->norm == SW_SLOT_COUNT) return false;
                 if (l->dst == b) return true;
                 break;
             case SW_LAUNCH_HEADS:

@@ -24,78 +24,13 @@ static sw_launch_weights fusable(void)
     return w;
 }
 
-/* Steps: a prompt into a cache, from the middle of a model; one token; one of each of several
- * sequences. */
+/* Steps: a prompt into a cache, from the middle of a model; one token. */
 static const sw_launch_step prompt = {.from = SW_SITE_COUNT, .stop_at = (sw_site)SW_RUN_ALL,
                                       .has_cache = true, .begins_with_sum = true,
                                       .may_leave_sum = true};
 static const sw_launch_step one_token = {.from = SW_SITE_COUNT, .stop_at = (sw_site)SW_RUN_ALL,
                                          .has_cache = true, .is_decode = true, .is_fused = true,
                                          .may_leave_sum = true};
-static const sw_launch_step sequences = {.from = SW_SITE_COUNT, .stop_at = (sw_site)SW_RUN_ALL,
-                                         .has_cache = true, .is_decode = true,
-                                         .may_leave_sum = true};
-
-/* Several sequences, with weights whose inputs are quantized: norms and gates leave codes where one
- * product alone reads them, and nobody else sees them. */
-static void test_codes(void **state)
-{
-    sw_launch_weights coded = joined;
-    sw_model m;
-
-    (void)state;
-    memset(coded.takes_codes, true, sizeof coded.takes_codes);
-    read_model(&m, "arch/llama");
-    check_plan(&m, 0, &coded, &sequences,
-               "N = norm_attn(X) as codes for q\n"
-               "Q = q(codes N)\n"
-               "one A = attention(Q) turn Q turn K\n"
-               "T = o(A)\n"
-               "N = norm_mlp(X += T) as codes for gate\n"
-               "G = gate(codes N)\n"
-               "G = act(G) * U as codes for down\n"
-               "T = down(codes G)\n"
-               "leaves X += T\n");
-    coded.takes_codes[SW_SLOT_Q] = coded.takes_codes[SW_SLOT_DOWN] = false;
-    coded.is_gate_joined = false;
-    memset(coded.takes_glu, true, sizeof coded.takes_glu); /* gates and ups are apart */
-    check_plan(&m, 0, &coded, &sequences,
-               "N = norm_attn(X)\n"
-               "Q = q(N)\n"
-               "one A = attention(Q) turn Q turn K\n"
-               "T = o(A)\n"
-               "N = norm_mlp(X += T)\n"
-               "G = gate(N)\n"
-               "U = up(N)\n"
-               "G = act(G) * U\n"
-               "T = down(G)\n"
-               "leaves X += T\n");
-}
-
-/* Products of gates and ups that leave what GLU makes of them. */
-static void test_gated(void **state)
-{
-    sw_launch_weights gated = joined;
-    sw_model m;
-
-    (void)state;
-    for (int s = 0; s < SW_SLOT_COUNT; s++) /* devices are asked of no others */
-        gated.takes_glu[s] = sw_launch_has_gates_and_ups(&gated, (sw_slot)s);
-    assert_true(gated.takes_glu[SW_SLOT_GATE] && gated.takes_glu[SW_SLOT_GATE_UP]);
-    assert_false(gated.takes_glu[SW_SLOT_UP] || gated.takes_glu[SW_SLOT_Q]);
-    memset(gated.takes_codes, true, sizeof gated.takes_codes);
-    read_model(&m, "arch/llama");
-    check_plan(&m, 0, &gated, &sequences,
-               "N = norm_attn(X) as codes for q\n"
-               "Q = q(codes N)\n"
-               "one A = attention(Q) turn Q turn K\n"
-               "T = o(A)\n"
-               "N = norm_mlp(X += T) as codes for gate\n"
-               "G = act(gate(codes N)) * up\n"
-               "T = down(G)\n"
-               "leaves X += T\n");
-}
-
 static void test_llama_prompt(void **state)
 {
     sw_launch_step first = prompt, last = prompt;
@@ -579,7 +514,6 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_codes),        cmocka_unit_test(test_gated),
         cmocka_unit_test(test_llama_prompt), cmocka_unit_test(test_llama_decode),
         cmocka_unit_test(test_llama_sites),  cmocka_unit_test(test_qwen3),
         cmocka_unit_test(test_gemma3),       cmocka_unit_test(test_olmo2),
