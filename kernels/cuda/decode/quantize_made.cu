@@ -14,6 +14,7 @@
 
 #define NORM_THREADS 256 /* half of those of swk_norm, where rows have as many */
 #define NORM_HELD 4
+#define NORM_PARTS (2 * NORM_THREADS / 32)
 #define THREADS_MAX 1024
 #define WIDTH_MAX (NORM_THREADS * NORM_HELD * SLICE) /* beyond it swk_norm adds up otherwise */
 
@@ -162,7 +163,8 @@ static __global__ void __launch_bounds__(THREADS_MAX)
 /* ---- norms ---- */
 
 /* Of what 32 lanes of swk_norm have, neighbours in `two` of 16 lanes here, in their order; then of
- * its warps, two of which are one here. */
+ * its warps, two of which are one here. Parts of warps that are not there are zeros, for a loop of
+ * any length is more code, and most of a norm of one row is its code being fetched. */
 static __device__ float sum_as_norm(const float (&two)[2], float *s_part)
 {
     float one[2] = {two[0], two[1]}, sum = 0;
@@ -173,7 +175,8 @@ static __device__ float sum_as_norm(const float (&two)[2], float *s_part)
         for (int i = 0; i < 2; i++) one[i] += __shfl_xor_sync(~0u, one[i], step);
     if (threadIdx.x % 16 == 0) s_part[threadIdx.x / 16] = one[0] + one[1];
     __syncthreads();
-    for (unsigned w = 0; w < blockDim.x / 16; w++) sum += s_part[w];
+#pragma unroll
+    for (int w = 0; w < NORM_PARTS; w++) sum += s_part[w];
     return sum;
 }
 
@@ -182,12 +185,14 @@ template <int KIND, int HELD>
 static __global__ void __launch_bounds__(NORM_THREADS)
     swk_norm_codes(sw_norm_args a, const __grid_constant__ made_out o)
 {
-    __shared__ float s_part[2 * NORM_THREADS / 32];
+    __shared__ float s_part[NORM_PARTS];
     const int64_t row = blockIdx.x;
     sw_eight e[HELD][2], weight[2] = {};
     uint4 raw[HELD][2] = {};
     float sums[2] = {};
 
+    if (threadIdx.x < NORM_PARTS) s_part[threadIdx.x] = 0;
+    __syncthreads();
     if (threadIdx.x * SLICE < a.width)
 #pragma unroll
         for (int half = 0; half < 2; half++)

@@ -54,39 +54,71 @@ extern "C" sw_code sw_cuda_embed(const sw_embed_args *a, sw_launch how, sw_err *
 
 /* ---- norms ---- */
 
+/* Most of a norm of one row is its code being fetched: the usual rows, of an eight a thread and
+ * without a bias, have a kernel of a third of the code. */
+template <int HELD, bool HAS_BIAS> struct norm_cut {
+    static constexpr int held = HELD; /* eights of a thread */
+    static constexpr bool has_bias = HAS_BIAS;
+};
+typedef norm_cut<1, false> norm_usual;
+typedef norm_cut<EIGHTS_MAX, false> norm_long;
+typedef norm_cut<EIGHTS_MAX, true> norm_layer;
+
+#define NORM_THREADS 512
+#define NORM_WARPS (NORM_THREADS / 32)
+
 static __device__ sw_eight load_row(const sw_norm_args &a, int64_t row, int64_t at)
 {
     if (!a.x) return sw_load8(a.src.d + row * a.src.stride + at);
     return sw_stream_at(a, row, at);
 }
 
-/* The mean of x (of x^2 about `centre` with is_square) over the row whose eights are in e. */
-static __device__ float mean_of(const sw_eight *e, int n_mine, bool is_square, float centre,
-                                int64_t width, float *s_part)
+/* As sw_block_sum adds them: of warps that are not there s_part has zeros. Once a kernel. */
+static __device__ float sum_of_usual(float x, float *s_part)
+{
+    float sum = 0;
+
+    x = sw_warp_sum(x);
+    if (threadIdx.x % 32 == 0) s_part[threadIdx.x / 32] = x;
+    __syncthreads();
+#pragma unroll
+    for (int w = 0; w < NORM_WARPS; w++) sum += s_part[w];
+    return sum;
+}
+
+/* The mean of x (of x^2 about `centre` with IS_SQUARE) over the row whose eights are in e. */
+template <typename CUT, bool IS_SQUARE>
+static __device__ float mean_of(const sw_eight *e, int n_mine, float centre, int64_t width,
+                                float *s_part)
 {
     float sum = 0;
 
 #pragma unroll
-    for (int j = 0; j < EIGHTS_MAX; j++)
+    for (int j = 0; j < CUT::held; j++)
         for (int i = 0; j < n_mine && i < 8; i++)
-            sum += is_square ? (e[j].v[i] - centre) * (e[j].v[i] - centre) : e[j].v[i];
-    return sw_block_sum(sum, s_part) / (float)width;
+            sum += IS_SQUARE ? (e[j].v[i] - centre) * (e[j].v[i] - centre) : e[j].v[i];
+    sum = CUT::held == 1 ? sum_of_usual(sum, s_part) : sw_block_sum(sum, s_part);
+    return sum / (float)width;
 }
 
 /* grid (rows), a thread to one eight in blockDim. The first weights come while the kernel ahead
  * still runs. */
-static __global__ void swk_norm(sw_norm_args a)
+template <typename CUT> static __global__ void swk_norm(sw_norm_args a)
 {
     __shared__ float s_part[32];
     const int64_t row = blockIdx.x, n_eights = a.width / 8;
-    sw_eight e[EIGHTS_MAX], weight = {};
+    sw_eight e[CUT::held], weight = {};
     int n_mine = 0;
 
     sw_let_next();
+    if (CUT::held == 1) {
+        if (threadIdx.x < NORM_WARPS) s_part[threadIdx.x] = 0;
+        __syncthreads();
+    }
     if (a.dst.d && threadIdx.x < n_eights) weight = sw_load_floats(a.weight + 8 * threadIdx.x);
     sw_await_ahead();
 #pragma unroll
-    for (int j = 0; j < EIGHTS_MAX; j++) {
+    for (int j = 0; j < CUT::held; j++) {
         const int64_t at = threadIdx.x + (int64_t)j * blockDim.x;
 
         if (at >= n_eights) break;
@@ -94,12 +126,12 @@ static __global__ void swk_norm(sw_norm_args a)
         n_mine = j + 1;
     }
     if (!a.dst.d) return;
-    const float mean = a.bias ? mean_of(e, n_mine, false, 0, a.width, s_part) : 0;
-    const float square = mean_of(e, n_mine, true, mean, a.width, s_part);
+    const float mean = CUT::has_bias ? mean_of<CUT, false>(e, n_mine, 0, a.width, s_part) : 0;
+    const float square = mean_of<CUT, true>(e, n_mine, mean, a.width, s_part);
     const float scale = 1.0f / sqrtf(square + a.eps);
 
 #pragma unroll
-    for (int j = 0; j < EIGHTS_MAX; j++) {
+    for (int j = 0; j < CUT::held; j++) {
         const int64_t at = 8 * (threadIdx.x + (int64_t)j * blockDim.x);
 
         if (j >= n_mine) break;
@@ -107,7 +139,7 @@ static __global__ void swk_norm(sw_norm_args a)
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             e[j].v[i] = (e[j].v[i] - mean) * scale * weight.v[i];
-            if (a.bias) e[j].v[i] += a.bias[at + i];
+            if (CUT::has_bias) e[j].v[i] += a.bias[at + i];
         }
         sw_store8(a.dst.d + row * a.dst.stride + at, e[j]);
     }
@@ -116,14 +148,18 @@ static __global__ void swk_norm(sw_norm_args a)
 extern "C" sw_code sw_cuda_norm(const sw_norm_args *a, sw_launch how, sw_err *err)
 {
     const int64_t n_eights = a->width / 8;
+    const auto kernel = a->bias                     ? swk_norm<norm_layer>
+                        : n_eights <= NORM_THREADS ? swk_norm<norm_usual>
+                                                    : swk_norm<norm_long>;
     int64_t n_threads = (n_eights + 31) / 32 * 32;
 
     if (a->width % 8 || n_eights > EIGHTS_MAX * 1024)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "a norm over %lld elements; on the device it takes "
                        "multiples of 8 up to %d", (long long)a->width, EIGHTS_MAX * 8192);
-    if (n_threads > 512) n_threads = n_eights > EIGHTS_MAX * 512 ? 1024 : 512;
-    sw_divide_as_products(swk_norm);
-    return sw_start("norm", swk_norm, (unsigned)a->n, (unsigned)n_threads, 0, how, err, *a);
+    if (n_threads > NORM_THREADS)
+        n_threads = n_eights > EIGHTS_MAX * NORM_THREADS ? 1024 : NORM_THREADS;
+    sw_divide_as_products(kernel);
+    return sw_start("norm", kernel, (unsigned)a->n, (unsigned)n_threads, 0, how, err, *a);
 }
 
 /* ---- heads ---- */
