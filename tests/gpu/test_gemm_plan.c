@@ -211,9 +211,10 @@ static void measured_best_of_few(void **state)
     goes(FP8_GROUP, 14336, 4096, 1, "w8a8_split_k", "t16_c128");
     goes(W4A8, 4096, 6144, 1, "w8a8_split_k", "t16_c128");
     goes(W4A8, 8192, 8192, 1, "mma_sync", NULL);
-    goes(W4A8, 14336, 4096, 4, "mma_sync", NULL);
+    goes(W4A8, 14336, 4096, 4, "w8a8_split_k", "t16_c128");
+    goes(W4A8, 28672, 8192, 1, "mma_sync", NULL);
     goes(W4A8, 14336, 4096, 8, "w8a8_split_k", "t16_c128");
-    goes(W4A8, 8192, 57344, 8, "mma_sync", NULL);
+    goes(W4A8, 8192, 57344, 8, "w8a8_split_k", "t16_c128");
 }
 
 /* The same of 8-bit inputs, with the split, whether the product starts before X is quantized, and
@@ -235,10 +236,10 @@ static const struct {
 } best_of_bytes[] = {
     {FP8, 2048, 12288, 16, SPLIT, "t16_deep", 1, true, {0}},
     {FP8, 4096, 28672, 16, SPLIT, "t16_c128", 1, true, {0}},
-    {FP8, 3584, 37888, 32, SPLIT, "t32_c128", 1, true, {0}},
     {FP8, 14336, 4096, 32, SPLIT, "t32_deep", 3, true, {0}},
     {FP8, 4096, 28672, 48, SPLIT, "t64_c128", 1, true, {0}},
     {FP8, 4096, 4096, 64, PAIRS, "k64_c64", 1, true, {0}},
+    {FP8, 8192, 10240, 64, SPLIT, "t64_deep", 1, true, {0}},
     {FP8, 3584, 37888, 128, PAIRS, "x128_c128", 1, true, {33792, PAIRS, "k128_c64", 1}},
     {FP8, 8192, 10240, 128, PAIRS, "x128_c128", 1, true, {0}},
     {FP8, 14336, 4096, 128, PAIRS, "k128_c64", 1, true, {0}},
@@ -291,13 +292,15 @@ static const struct {
     {W4A8F, 4096, 28672, 48, SPLIT, "t64_c128", 1, true, {0}},
     {W4A8F, 8192, 10240, 64, PAIRS, "k64_c64", 1, true, {0}},
     {W4A8F, 8192, 10240, 96, PAIRS, "x128_c128", 1, true, {0}},
+    {W4A8F, 4096, 28672, 112, PAIRS, "x128_c128", 1, true, {0}},
     {W4A8F, 3584, 4608, 128, SPLIT, "t128_c128", 3, true, {0}},
-    {W4A8F, 5120, 51200, 200, STAYS, "t256_c128", 1, false, {50688, PAIRS, "k64_c64", 1}},
-    {W4A8F, 3584, 37888, 256, STAYS, "t256_c128", 1, true, {33792, PAIRS, "k128_c128", 1}},
+    {W4A8F, 14336, 4096, 128, PAIRS, "k64_c64", 1, true, {0}},
+    {W4A8F, 4096, 6144, 200, PAIRS, "w128_c128", 1, true, {0}},
+    {W4A8F, 14336, 4096, 224, PAIRS, "k128_c128", 1, false, {0}},
     {W4A8F, 14336, 4096, 256, PAIRS, "k128_c128", 1, false, {0}},
-    {W4A8F, 4096, 6144, 384, PAIRS, "x128_c128", 1, true, {5632, PAIRS, "k64_c64", 1}},
-    {W4A8F, 14336, 4096, 384, PAIRS, "w128_c128", 1, false, {0}},
-    {W4A8F, 4096, 4096, 1024, STAYS, "t256_c128", 1, true, {0}},
+    {W4A8F, 4096, 4096, 512, PAIRS, "w128_c128", 1, true, {0}},
+    {W4A8F, 4096, 28672, 256, STAYS, "t256_c128", 1, true, {0}},
+    {W4A8F, 8192, 8192, 1024, STAYS, "t256_c128", 1, false, {0}},
 };
 
 static void measured_best_of_bytes(void **state)
