@@ -16,19 +16,34 @@ struct w8a8_share {
     uint32_t x_at; /* where its tokens begin */
 };
 
-/* total += sum with scales of blocks, those of a part of the tokens loaded before those of the part
- * ahead are used: part[0] has been, while the products were on their way. */
-template <int N>
-static __device__ __forceinline__ void w8a8_add_parts(float (&total)[N], float (&sum)[N],
-                                                      uint32_t (&part)[2][8], uint32_t x_scales)
+/* 0, which no compiler knows to be so, since the grid has one layer: what has it waits until the
+ * scales of a part have been loaded, where a fence would wait for all that is on its way. */
+static __device__ __forceinline__ uint32_t w8a8_zero_of(const uint32_t (&part)[8])
 {
+    return (part[0] | part[4]) & blockIdx.z;
+}
+
+/* total += sum with scales of blocks, those of a part of the tokens loaded before those of the part
+ * ahead are used: part[0] has been, while the products were on their way. Returns 0 when all of
+ * them have been loaded. */
+template <int N>
+static __device__ __forceinline__ uint32_t w8a8_add_parts(float (&total)[N], float (&sum)[N],
+                                                          uint32_t (&part)[2][8],
+                                                          uint32_t x_scales)
+{
+    uint32_t zero = w8a8_zero_of(part[0]);
+
     sw_hold(sum);
 #pragma unroll
     for (int i = 0; i < N; i += 16) {
-        if (i + 16 < N) w8a8_load_scales<16>(part[1 - i / 16 % 2], x_scales + (i + 16) * 8u);
+        if (i + 16 < N) {
+            w8a8_load_scales<16>(part[1 - i / 16 % 2], x_scales + (i + 16) * 8u);
+            zero |= w8a8_zero_of(part[1 - i / 16 % 2]);
+        }
         w8a8_add_scaled<16>(total + i, sum + i, part[i / 16 % 2]);
         sw_hold(*(float(*)[16]) & total[i]);
     }
+    return zero;
 }
 
 /* The stage that `ring` stands at, its A operand in frag[NOW], and with NEXT the operand of the one
@@ -57,7 +72,7 @@ w8a8_whole_stage(float (&total)[N], type (&sum)[N], uint32_t (&frag)[2][16], rin
     }
     sw_wgmma_wait<0>();
     if constexpr (MODE == W8A8_X_BLOCKS) {
-        w8a8_add_parts(total, sum, part, x_scales);
+        bar |= w8a8_add_parts(total, sum, part, x_scales);
     } else {
         /* A part at a time, or the compiler converts all before it adds one, which takes
          * registers. */
@@ -68,7 +83,8 @@ w8a8_whole_stage(float (&total)[N], type (&sum)[N], uint32_t (&frag)[2][16], rin
             sw_hold(*(float(*)[16]) & total[i]);
         }
     }
-    if (MODE != W8A8_PLAIN) w8a8_scales_are_used(total);
+    if (MODE == W8A8_X_BLOCKS) sw_hold(total);
+    else if (MODE != W8A8_PLAIN) w8a8_scales_are_used(total);
     __syncwarp();
     ring.release(bar);
 }
