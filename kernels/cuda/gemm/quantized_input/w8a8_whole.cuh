@@ -82,9 +82,8 @@ w8a8_whole_stage(float (&total)[N], type (&sum)[N], uint32_t (&frag)[2][16], rin
                                  x_scales + (uint32_t)i * 8);
             sw_hold(*(float(*)[16]) & total[i]);
         }
+        if (MODE != W8A8_PLAIN) w8a8_scales_are_used(total);
     }
-    if (MODE == W8A8_X_BLOCKS) sw_hold(total);
-    else if (MODE != W8A8_PLAIN) w8a8_scales_are_used(total);
     __syncwarp();
     ring.release(bar);
 }
