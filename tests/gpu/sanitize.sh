@@ -71,7 +71,10 @@ test_engine_spread
 test_solver
 test_solver_sums
 test_solver_wide
-test_streams
+test_streams scales_are_divided_out
+test_streams original_moves_while_it_is_seen
+test_streams held_experts_move_the_streams
+test_streams streams_begin_with_rows_of_the_table
 test_search
 test_marlin'
 

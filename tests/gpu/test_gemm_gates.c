@@ -97,7 +97,7 @@ static int check_tiles(gpu_case *c, const char *name)
     int n = 0;
 
     for (plan.tile = 0; plan.tile < *kernel->n_tiles; plan.tile++)
-        for (plan.split = 1; plan.split <= 4; plan.split += DEVICE_IS_EMULATED ? 3 : 1) {
+        for (plan.split = 1; plan.split <= 4; plan.split += DEVICE_IS_FOLLOWED ? 3 : 1) {
             if (!kernel->can_run(&c->problem, plan.tile) ||
                 !sw_cuda_gemm_takes_glu(&c->problem, &plan))
                 continue;
@@ -122,7 +122,7 @@ static void gates_and_ups(void **state)
                                      .y_gap = cases[i].y_gap, .seed = 11 + i};
             gpu_case c;
 
-            if (DEVICE_IS_EMULATED && (t + i) % 6 != 1) continue;
+            if (DEVICE_IS_FOLLOWED && (t + i) % 6 != 1) continue;
             gpu_case_new(&c, &shape);
             c.problem.glu = (sw_cuda_glu){.act = cases[i].act, .limit = LIMIT};
             assert_true(check_tiles(&c, cases[i].kernel) > 0);
