@@ -119,7 +119,7 @@ static made_rows rows_to_make(sw_bf16_rows to, const sw_bf16 *values)
     return m;
 }
 
-static made_rows slow; /* rows that take some 30 us, whatever they hold */
+static made_rows slow; /* rows of zeros that take some 30 us */
 
 /* Rows in the place of NaNs, by kernels that may start before those ahead have ended, of which the
  * first takes longer than attention needs to begin. */
@@ -141,6 +141,7 @@ static int open_slow(void **state)
     (void)state;
     MUST(sw_device_take(&to, gpu, SLOW_ROWS * SLOW_WIDTH, 2, "test", err));
     MUST(sw_device_take(&from, gpu, SLOW_ROWS * SLOW_WIDTH, 4, "test", err));
+    MUST(sw_device_fill(gpu, from, 0, SLOW_ROWS * SLOW_WIDTH * 4, err));
     slow = (made_rows){{to, SLOW_WIDTH}, from};
     return 0;
 }
