@@ -11,6 +11,7 @@
 
 #include "formats/model/model.h"
 #include "formats/num/act.h"
+#include "formats/num/half.h"
 #include "kernels/cuda/gemm/column_tiles.h"
 #include "kernels/engine/vec/vec.h"
 #include "tests/gpu/support/emulated.h"
@@ -197,6 +198,71 @@ static void test_one(void **state)
         if (can_run(&ones[i])) check_one(&ones[i]);
 }
 
+/* A token of values times `size`, of which one is far above its neighbours and 128 are zeros. */
+static void make_token(float *x, int64_t k, float size)
+{
+    test_rng rng = {9};
+
+    for (int64_t i = 0; i < k; i++)
+        x[i] = i / 128 == 1 ? 0 : sw_num_round_to((float)test_gauss(&rng) * size, SW_DTYPE_BF16);
+    x[7] = 8192 * size;
+}
+
+static void upload_token(const sw_fused_args *a, const float *x, int64_t k)
+{
+    sw_bf16 *rounded = malloc(2 * (size_t)k);
+
+    for (int64_t i = 0; i < k; i++) rounded[i] = sw_bf16_encode(x[i]);
+    MUST(sw_device_upload(gpu, (void *)(uintptr_t)a->rows.d, rounded, 2 * k, err));
+    free(rounded);
+}
+
+/* Units of a token are taken in fixed point for 4-bit codes: small and large ones, zeros, and a
+ * value that its neighbours are small beside come to what doubles make of them; what is not
+ * finite is so in every channel. */
+static void check_sizes(const fused_case *c)
+{
+    static const float sizes[] = {1, 0x1p-70f, 0x1p+90f}, never[] = {INFINITY, -INFINITY, NAN};
+    sw_fused_args a = {.out = c->out, .n = 1, .n_sms = 132, .sm = sw_device_about(gpu)->arch};
+    float *x = malloc(4 * (size_t)c->k_in), *sum = calloc((size_t)c->n_out, 4), *have;
+    double *want = malloc(8 * (size_t)c->n_out);
+    sw_qtensor q;
+
+    fused_weight(&q, c, 3);
+    fused_act(&a, c);
+    a.tiles = fused_tiles(gpu, &q);
+    a.rows = (sw_bf16_rows){device_random_rows(gpu, x, c->k_in, 1, 4), c->k_in};
+    a.sum = device_copy(gpu, sum, 4 * c->n_out);
+    a.y = (sw_bf16_rows){device_copy(gpu, sum, 2 * c->n_out), c->n_out};
+    for (int i = 0; i < 3; i++) {
+        make_token(x, c->k_in, sizes[i]);
+        upload_token(&a, x, c->k_in);
+        expect_product(want, &q, x, NULL);
+        have = run_one(&a, sum, c->n_out);
+        if (!(relative_l2_double(have, want, c->n_out) < 1e-5))
+            fail_msg("sizes of %g: %g apart", (double)sizes[i],
+                     relative_l2_double(have, want, c->n_out));
+        free(have);
+    }
+    for (int i = 0; i < 3; i++) {
+        make_token(x, c->k_in, 1);
+        x[c->k_in - 3] = never[i];
+        upload_token(&a, x, c->k_in);
+        have = run_one(&a, sum, c->n_out);
+        for (int64_t n = 0; n < c->n_out; n++) assert_false(isfinite(have[n]));
+        free(have);
+    }
+    free(x), free(sum), free(want);
+    sw_qtensor_free(&q);
+}
+
+static void test_sizes(void **state)
+{
+    (void)state;
+    check_sizes(&(fused_case){96, 640, 128, false, false, false, SW_FUSED_ADD, F16, 0, 0});
+    check_sizes(&(fused_case){96, 640, 128, true, false, false, SW_FUSED_ADD, F16, 0, 0});
+}
+
 /* ---- experts ---- */
 
 #define N_EXPERTS 5
@@ -368,6 +434,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one),
+        cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_experts), cmocka_unit_test(test_combine),
     };
     int failed = device_open(&gpu);

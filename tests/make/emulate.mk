@@ -124,4 +124,5 @@ emulate-hopper: $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)) ## kernels of Hopper o
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_routed many_rows
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_routed same_bytes_in_columns
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_products test_one
+	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_products test_sizes
 endif

@@ -4,9 +4,9 @@
  *                  n_slices-th unit of 128 inputs; all its weights come through a ring of its own
  *   one CTA        8 warps: at most 8 / n_slices strips; the grid is as many CTAs as the device
  *                  holds at once, with strips so that multiprocessors have equally many
- *   A fragments    a lane's own bytes of a tile, 4-bit codes made BF16 on the way: m16n8k16; bytes
- *                  as they are: m16n8k32
- *   B fragments    the token in column 0, from shared memory in the order lanes read it
+ *   A fragments    a lane's own bytes of a tile: m16n8k32; 4-bit codes are made bytes on the way
+ *   B fragments    the token in column 0, from shared memory in the order lanes read it; for 4-bit
+ *                  codes in fixed point, its three bytes in columns 0 to 2
  *
  * Every lane copies what it alone reads, so nobody waits for anybody until the strip is summed up.
  * The ring is filled before the kernel ahead has ended. Inputs are quantized here, by each CTA for
@@ -67,59 +67,64 @@ static __device__ void store(const outlet<PARTS> &o, const one_args &p, const on
 
 template <int KIND> static __host__ __device__ int x_words(int n_units)
 {
-    return n_units * 4 * kind_of<KIND>::x_words;
+    return n_units * kind_of<KIND>::x_words;
 }
 
 /* The sums of a warp's strips, for channels g and g + 8, in the lanes of column 0. */
 template <int KIND, int PARTS>
 static __device__ void multiply_all(float (&sums)[PARTS][2], const one_args &p,
-                                    unit<KIND> *s_ring, const source (&from)[PARTS],
-                                    const uint32_t *s_x, const float *s_units, uint32_t magic,
-                                    int u, int next)
+                                    unit<KIND> *s_ring, source (&from)[PARTS],
+                                    const uint32_t *s_x, const float *s_units, int u, int next)
 {
     using kind = kind_of<KIND>;
     constexpr int ahead = ring<KIND, PARTS>::ahead;
     const int lane = threadIdx.x % 32;
     const bool is_bf16 = p.a.tiles.spec.scale_dtype == SW_DTYPE_BF16;
     /* lanes without a token read zeros, which lie behind the last unit */
-    const uint4 *x =
-        (const uint4 *)(s_x + (lane < 4 ? lane * kind::x_words : x_words<KIND>(p.n_units)));
-    const int x_step = lane < 4 ? kind::x_words : 0; /* uint4s of a unit: four lanes' words */
+    const bool has_x = lane < kind::x_lanes;
+    const uint4 *x = (const uint4 *)(s_x + (has_x ? lane * (kind::is_w4 ? 4 : 8)
+                                                  : x_words<KIND>(p.n_units)));
+    const int x_step = has_x ? kind::x_words / 4 : 0;
+    const float *of_unit = s_units + u;
+    float own[PARTS][kind::n_sums] = {};
     int whole[PARTS][4] = {};
 
+    x += u * x_step;
     for (int slot = 0; u < p.n_units; u += p.n_slices) {
-        const uint4 *at = x + (int64_t)u * x_step;
-
         asm volatile("cp.async.wait_group %0;" ::"n"(ahead - 1) : "memory");
 #pragma unroll
         for (int part = 0; part < PARTS; part++) {
             unit<KIND> &t = s_ring[slot * PARTS + part];
 
             if constexpr (kind::is_w4)
-                add_w4<KIND>(sums[part], t, at, s_units[u], magic, is_bf16);
+                add_w4<KIND>(own[part], t, x, of_unit, p.n_units, is_bf16);
             else if constexpr (KIND == ONE_INT8)
-                add_int8(whole[part], t, at);
+                add_int8(whole[part], t, x);
             else
-                add_e4m3<KIND>(sums[part], t, at, kind::has_groups ? s_units[u] : 1.0f,
+                add_e4m3<KIND>(sums[part], t, x, kind::has_groups ? *of_unit : 1.0f,
                                is_in_columns<KIND>(p));
-            if (next < p.n_units) fetch<KIND>(t, p.group_shift, from[part], next);
+            if (next < p.n_units) fetch<KIND>(t, from[part], p, next);
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
         next += p.n_slices;
+        x += p.n_slices * x_step;
+        of_unit += p.n_slices;
         slot = slot + 1 == ahead ? 0 : slot + 1;
     }
-    if constexpr (KIND == ONE_INT8)
 #pragma unroll
-        for (int part = 0; part < PARTS; part++) {
+    for (int part = 0; part < PARTS; part++)
+        if constexpr (KIND == ONE_INT8) {
             sums[part][0] = (float)whole[part][0];
             sums[part][1] = (float)whole[part][2];
+        } else if constexpr (kind::is_w4) {
+            join_planes(sums[part], own[part]);
         }
 }
 
 /* grid (CTAs that share out the strips, pairs of token and expert) */
 template <int KIND, int PARTS, bool IS_EXPERT>
 static __global__ void __launch_bounds__(N_THREADS, PER_SM)
-    swk_one_token(one_args p, division division, uint32_t magic)
+    swk_one_token(one_args p, division division)
 {
     extern __shared__ __align__(16) char s_bytes[];
     __shared__ float s_part[32], s_red[N_WARPS * PARTS * N_CHANNELS];
@@ -131,7 +136,7 @@ static __global__ void __launch_bounds__(N_THREADS, PER_SM)
                                                                           : p.n_units;
     unit<KIND> *s_ring = (unit<KIND> *)s_bytes + warp * ahead * PARTS;
     uint32_t *s_x = (uint32_t *)(s_bytes + ring<KIND, PARTS>::bytes);
-    float *s_units = (float *)(s_x + x_words<KIND>(p.n_units) + 16);
+    float *s_units = (float *)(s_x + x_words<KIND>(p.n_units) + kind_of<KIND>::zero_words);
     float sums[PARTS][2] = {}, x_scale, before = 0;
     source from[PARTS];
     outlet<PARTS> out;
@@ -145,26 +150,26 @@ static __global__ void __launch_bounds__(N_THREADS, PER_SM)
 
 #pragma unroll
     for (int part = 0; part < PARTS; part++)
-        from[part] = source_of<KIND>(p, job, strip + part * p.up_strip);
+        from[part] = source_of<KIND>(p, job, strip + part * p.up_strip, unit0);
 #pragma unroll 1
     for (int j = 0; j < ahead; j++, next += p.n_slices) {
 #pragma unroll
         for (int part = 0; part < PARTS; part++)
             if (next < p.n_units)
-                fetch<KIND>(s_ring[j * PARTS + part], p.group_shift, from[part], next);
+                fetch<KIND>(s_ring[j * PARTS + part], from[part], p, next);
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
     open_outlet<KIND, PARTS>(out, p, job, strip_to_store(mine));
-    if (p.a.x) hold_norm(norm, p);
+    if (p.a.x) hold_norm<KIND>(norm, p);
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
     if (p.a.out == SW_FUSED_ADD && out.n >= 0) before = p.a.sum[out.n];
-    if (threadIdx.x < 16) s_x[x_words<KIND>(p.n_units) + threadIdx.x] = 0;
+    if (threadIdx.x < kind_of<KIND>::zero_words) s_x[x_words<KIND>(p.n_units) + threadIdx.x] = 0;
     x_scale = p.a.x ? load_norm<KIND>(s_x, s_units, p, job, norm, s_part)
                     : load_rows<KIND>(s_x, s_units, p, job, s_part);
     __syncthreads();
-    multiply_all<KIND, PARTS>(sums, p, s_ring, from, s_x, s_units, magic, unit0, next);
+    multiply_all<KIND, PARTS>(sums, p, s_ring, from, s_x, s_units, unit0, next);
     if (lane % 4 == 0)
 #pragma unroll
         for (int part = 0; part < PARTS; part++) {
@@ -179,7 +184,10 @@ static __global__ void __launch_bounds__(N_THREADS, PER_SM)
 
 template <int KIND, int PARTS> static int shared_bytes(int n_units)
 {
-    return ring<KIND, PARTS>::bytes + 4 * (x_words<KIND>(n_units) + 16 + n_units);
+    const int of_units = kind_of<KIND>::has_zeros ? 2 : 1;
+
+    return ring<KIND, PARTS>::bytes +
+           4 * (x_words<KIND>(n_units) + kind_of<KIND>::zero_words + of_units * n_units);
 }
 
 extern "C" bool sw_cuda_one_can(const sw_fused_args *a) { return one_can(a); }
@@ -232,7 +240,7 @@ static sw_code run(one_args *p, sw_launch how, sw_err *err)
 
     return sw_start("product of one token", swk_one_token<KIND, PARTS, IS_EXPERT>,
                     dim3(ctas_of(p, d), (unsigned)n_pairs), N_THREADS, (size_t)size_bytes, how,
-                    err, *p, d, 0x43004300u);
+                    err, *p, d);
 }
 
 template <int KIND> static sw_code run_kind(one_args *p, sw_launch how, sw_err *err)

@@ -112,33 +112,83 @@ static __device__ uint32_t four_codes(const float *v, float scale, const inverse
     return round_four<KIND>(q, top);
 }
 
-/* Eight neighbouring inputs from k on to where lanes look for them. In a tile's step of 16 lane c
- * has inputs 2c, 2c + 1 and those 8 further on as BF16 */
-static __device__ void put_pairs(uint32_t *s_x, int k, const sw_eight &e)
-{
-    uint32_t *to = s_x + k / UNIT_K * 64 + k % UNIT_K / 8;
-
-#pragma unroll
-    for (int c = 0; c < 4; c++) to[16 * c] = sw_pack2(e.v[2 * c], e.v[2 * c + 1]);
-}
-
-/* and as bytes 2c, 2c + 8, 2c + 1, 2c + 9: a thread and its neighbour, which has the other half of
- * the step, exchange four codes, and the first writes the words of lanes 0 and 1. */
+/* Eight inputs of a thread, a half of a step of 16, as lane c of four will read them: bytes 2c,
+ * 2c + 8, 2c + 1, 2c + 9. Of bytes the eight are neighbours; a thread and the next, which has the
+ * other half of the step, exchange four codes, and the first writes the words of lanes 0 and 1. */
 template <int KIND>
-static __device__ void put_codes(uint32_t *s_x, int k, const sw_eight &e, float scale, float top,
-                                 bool is_there)
+static __device__ void put_codes(uint32_t *s_x, int eight, const sw_eight &e, float scale,
+                                 float top, bool is_there)
 {
     const inverse_range inverse = inverses_of(scale);
     const uint32_t first = four_codes<KIND>(e.v, scale, inverse, top);
     const uint32_t second = four_codes<KIND>(e.v + 4, scale, inverse, top);
-    const bool is_high = threadIdx.x % 2;
+    const bool is_high = eight % 2;
     const uint32_t theirs = __shfl_xor_sync(~0u, is_high ? first : second, 1);
     const uint32_t low = is_high ? theirs : first, high = is_high ? second : theirs;
-    uint32_t *to = s_x + k / UNIT_K * 32 + (is_high ? 16 : 0) + k % UNIT_K / 16;
+    uint32_t *to = s_x + eight / 16 * 32 + (is_high ? 16 : 0) + eight % 16 / 2;
 
     if (!is_there) return;
     to[0] = __byte_perm(low, high, 0x5140);
     to[8] = __byte_perm(low, high, 0x7362);
+}
+
+/* Of a fixed-point token the eight are four from 4 h on and those 8 further on, h = eight % 2: all
+ * that lanes 2 h and 2 h + 1 read. */
+template <int KIND, typename T>
+static __device__ void load_halves(T (&to)[2], const void *from, int eight)
+{
+    constexpr int apart = kind_of<KIND>::is_w4 ? 2 : 1;
+    const T *at = (const T *)from + (apart == 2 ? eight / 2 * 4 + eight % 2 : 2 * eight);
+
+    to[0] = at[0];
+    to[1] = at[apart];
+}
+
+/* The largest exponent of BF16s, over the 16 threads that hold a unit: of a value that is not
+ * finite 255. */
+static __device__ int unit_exponent(const uint4 &raw)
+{
+    const uint32_t signs = 0x7fff7fffu;
+    uint32_t most = __vmaxu2(__vmaxu2(raw.x & signs, raw.y & signs),
+                             __vmaxu2(raw.z & signs, raw.w & signs));
+
+#pragma unroll
+    for (int d = 8; d; d /= 2) most = __vmaxu2(most, __shfl_xor_sync(~0u, most, d));
+    return (int)(max(most & 0xffff, most >> 16) >> 7);
+}
+
+/* The token in fixed point, a scale for each unit: integers below 2^21, so that a BF16 keeps all of
+ * its bits where it is not less than 2^-14 of the unit's largest. Their three bytes, each signed,
+ * are columns of their own (planes), twice the highest first. Chunks of four steps: [2][plane][lane
+ * c], so that lane 4 plane + c finds its own in a row. Returns what a sixteenth of an integer is
+ * worth. */
+static __device__ float put_planes(uint32_t *s_x, int eight, const sw_eight &e, int exponent,
+                                   bool is_there)
+{
+    const int most = max(exponent, 25); /* less than 2^-102 may be lost */
+    const float scale = __int_as_float((274 - most) << 23);
+    uint32_t *to = s_x + eight / 16 * 96 + eight % 16 / 8 * 48 + eight % 2 * 8 + eight / 2 % 4;
+    uint32_t q[8];
+
+    /* 2^22 and a half of each lower byte more than the integer: bytes are those of a signed digit
+     * but for their top bits, of the highest the top two */
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        q[i] = __float_as_uint(fmaf(e.v[i], scale, (float)(MAGIC + 0x8080)));
+    if (is_there)
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            const uint32_t *const mine = q + 2 * c;
+            const uint32_t low0 = __byte_perm(mine[0], mine[4], 0x5140);
+            const uint32_t low1 = __byte_perm(mine[1], mine[5], 0x5140);
+            const uint32_t top0 = __byte_perm(mine[0], mine[4], 0x7362);
+            const uint32_t top1 = __byte_perm(mine[1], mine[5], 0x7362);
+
+            to[4 * c] = (__byte_perm(top0, top1, 0x5410) ^ 0x40404040u) << 1;
+            to[4 * c + 16] = __byte_perm(low0, low1, 0x7632) ^ 0x80808080u;
+            to[4 * c + 32] = __byte_perm(low0, low1, 0x5410) ^ 0x80808080u;
+        }
+    return __int_as_float(exponent == 255 ? 0x7fc00000 : (most - 24) << 23);
 }
 
 /* As another kernel would read it. */
@@ -185,25 +235,28 @@ static __device__ float unit_max(float x)
     return x;
 }
 
-/* Lay out one eight: `scale` of the row, or with groups that of its unit. s_units: sums or scales
- * of units. Whole halves of a warp take part, as rows are whole units. */
+/* Lay out one eight: `scale` of the row, or with groups that of its unit. s_units: what units are
+ * worth, and with zero points n_units behind it their sums. Whole halves of a warp take part, as
+ * rows are whole units. */
 template <int KIND>
-static __device__ void lay_out(uint32_t *s_x, float *s_units, const one_args &p, int k,
-                               const sw_eight &e, float scale, bool is_there)
+static __device__ void lay_out(uint32_t *s_x, float *s_units, const one_args &p, int eight,
+                               const uint4 &raw, float scale, bool is_there)
 {
-    if (kind_of<KIND>::is_w4) {
-        float sum = 0;
+    const sw_eight e = widen(raw);
+    const int exponent = kind_of<KIND>::is_w4 ? unit_exponent(raw) : 0;
+    float sum = 0;
 
+    if (kind_of<KIND>::has_zeros) {
 #pragma unroll
         for (int i = 0; i < 8; i++) sum += e.v[i];
-        sum = unit_sum(is_there ? sum : 0);
-        if (is_there && threadIdx.x % 16 == 0) s_units[k / UNIT_K] = sum;
-    } else if (KIND == ONE_E4M3_GROUPS) {
-        scale = code_scale(unit_max(is_there ? largest(e) : 0), p.top);
-        if (is_there && threadIdx.x % 16 == 0) s_units[k / UNIT_K] = scale;
+        sum = unit_sum(sum);
     }
-    if (!kind_of<KIND>::is_w4) put_codes<KIND>(s_x, k, e, scale, p.top, is_there);
-    else if (is_there) put_pairs(s_x, k, e);
+    if (KIND == ONE_E4M3_GROUPS) scale = code_scale(unit_max(largest(e)), p.top);
+    if (kind_of<KIND>::is_w4) scale = put_planes(s_x, eight, e, exponent, is_there);
+    else put_codes<KIND>(s_x, eight, e, scale, p.top, is_there);
+    if (!kind_of<KIND>::has_groups || !is_there || threadIdx.x % 16) return;
+    s_units[eight / 16] = scale;
+    if (kind_of<KIND>::has_zeros) s_units[p.n_units + eight / 16] = sum;
 }
 
 /* The scale of the whole row; 1 where there is none. */
@@ -230,18 +283,20 @@ static __device__ float lay_out_all(uint32_t *s_x, float *s_units, const one_arg
 
 #pragma unroll 1
     for (int at = (int)threadIdx.x; at - (int)threadIdx.x % 32 < n_eights; at += N_THREADS) {
-        lay_out<KIND>(s_x, s_units, p, 8 * at, widen(raw[0]), of_row, at < n_eights);
+        lay_out<KIND>(s_x, s_units, p, at, raw[0], of_row, at < n_eights);
 #pragma unroll
         for (int j = 1; j < N; j++) raw[j - 1] = raw[j];
     }
     return of_row;
 }
 
-static __device__ sw_eight load_floats(const float *from, int at)
+template <int KIND> static __device__ sw_eight load_floats(const float *from, int eight)
 {
-    const float4 low = ((const float4 *)from)[2 * at], high = ((const float4 *)from)[2 * at + 1];
+    float4 half[2];
 
-    return {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
+    load_halves<KIND>(half, from, eight);
+    return {{half[0].x, half[0].y, half[0].z, half[0].w, half[1].x, half[1].y, half[1].z,
+             half[1].w}};
 }
 
 /* The norm's weights for what this thread will hold: asked for before there is a row. */
@@ -249,18 +304,18 @@ struct held_norm {
     sw_eight e[EIGHTS_MAX];
 };
 
-static __device__ void hold_norm(held_norm &to, const one_args &p)
+template <int KIND> static __device__ void hold_norm(held_norm &to, const one_args &p)
 {
 #pragma unroll
     for (int j = 0; j < EIGHTS_MAX; j++) {
         const int at = (int)threadIdx.x + j * N_THREADS;
 
-        if (at < p.n_units * (UNIT_K / 8)) to.e[j] = load_floats(p.a.norm, at);
+        if (at < p.n_units * (UNIT_K / 8)) to.e[j] = load_floats<KIND>(p.a.norm, at);
     }
 }
 
 /* norm(x), of which a thread holds eights as lay_out_all takes them. */
-template <int N>
+template <int KIND, int N>
 static __device__ void norm_row(uint4 (&raw)[N], const one_args &p, const held_norm &norm,
                                 float *s_part)
 {
@@ -273,7 +328,7 @@ static __device__ void norm_row(uint4 (&raw)[N], const one_args &p, const held_n
         const int at = (int)threadIdx.x + j * N_THREADS;
 
         if (at >= n_eights) break;
-        e[j] = load_floats(p.a.x, at);
+        e[j] = load_floats<KIND>(p.a.x, at);
 #pragma unroll
         for (int i = 0; i < 8; i++) sum += e[j].v[i] * e[j].v[i];
     }
@@ -289,14 +344,27 @@ static __device__ void norm_row(uint4 (&raw)[N], const one_args &p, const held_n
     }
 }
 
-template <int N>
+template <int KIND>
+static __device__ void load_row(uint4 &raw, const sw_bf16 *row, int eight)
+{
+    if constexpr (kind_of<KIND>::is_w4) {
+        uint2 half[2];
+
+        load_halves<KIND>(half, row, eight);
+        raw = make_uint4(half[0].x, half[0].y, half[1].x, half[1].y);
+    } else {
+        raw = ((const uint4 *)row)[eight];
+    }
+}
+
+template <int KIND, int N>
 static __device__ void plain_row(uint4 (&raw)[N], const one_args &p, const one_job &job)
 {
 #pragma unroll
     for (int j = 0; j < N; j++) {
         const int at = (int)threadIdx.x + j * N_THREADS;
 
-        if (at < p.n_units * (UNIT_K / 8)) raw[j] = ((const uint4 *)job.rows)[at];
+        if (at < p.n_units * (UNIT_K / 8)) load_row<KIND>(raw[j], job.rows, at);
     }
 }
 
@@ -307,7 +375,7 @@ static __device__ float load_norm(uint32_t *s_x, float *s_units, const one_args 
 {
     uint4 raw[EIGHTS_MAX] = {};
 
-    norm_row(raw, p, norm, s_part);
+    norm_row<KIND>(raw, p, norm, s_part);
     return lay_out_all<KIND>(s_x, s_units, p, job, raw, s_part);
 }
 
@@ -317,7 +385,7 @@ static __device__ float load_rows(uint32_t *s_x, float *s_units, const one_args 
 {
     uint4 raw[ROW_EIGHTS_MAX] = {};
 
-    plain_row(raw, p, job);
+    plain_row<KIND>(raw, p, job);
     return lay_out_all<KIND>(s_x, s_units, p, job, raw, s_part);
 }
 

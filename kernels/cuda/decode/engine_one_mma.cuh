@@ -62,7 +62,9 @@ template <int KIND> struct kind_of {
     static constexpr bool has_zeros = KIND == ONE_W4_ZEROS;
     static constexpr bool has_groups = is_w4 || KIND == ONE_E4M3_GROUPS;
     static constexpr int copies = is_w4 ? 2 : 4; /* of 16 bytes a lane and unit */
-    static constexpr int x_words = is_w4 ? 16 : 8; /* of a unit, for each of four lanes */
+    /* The token's words of a unit; lanes that have some of them, the others read zeros. */
+    static constexpr int x_words = is_w4 ? 96 : 32, x_lanes = is_w4 ? 12 : 4;
+    static constexpr int zero_words = is_w4 ? 64 : 16, n_sums = has_zeros ? 6 : is_w4 ? 4 : 2;
 };
 
 /* Scales of channels g and g + 8: two halves of a word, or two words. */
@@ -120,13 +122,13 @@ template <int KIND> static __device__ bool is_in_columns(const one_args &p)
     return KIND == ONE_E4M3_GROUPS && p.a.tiles.in_columns;
 }
 
-/* Where a lane finds a strip's weights. */
+/* Where a lane finds a strip's weights: codes of the unit that it fetches next. */
 struct source {
     const uint8_t *codes, *scales, *zeros;
 };
 
-template <int KIND> static __device__ source source_of(const one_args &p,
-                                                                const one_job &j, int strip)
+template <int KIND>
+static __device__ source source_of(const one_args &p, const one_job &j, int strip, int unit0)
 {
     using kind = kind_of<KIND>;
     const int lane = threadIdx.x % 32, n_tile = strip / 4, row = strip % 4;
@@ -134,24 +136,27 @@ template <int KIND> static __device__ source source_of(const one_args &p,
     const int64_t record = (int64_t)n_tile * p.n_groups * 64 + 2 * (8 * row + lane / 4);
     source s;
 
-    s.codes = j.codes + 2 * (int64_t)n_tile * p.n_units * tile_bytes + 512 * row +
+    s.codes = j.codes + 2 * ((int64_t)n_tile * p.n_units + unit0) * tile_bytes + 512 * row +
               (is_in_columns<KIND>(p) ? sw_column_at(lane % 4, lane / 4) : 16 * lane);
     s.scales = j.scales + record * (kind::is_w4 ? 2 : 4);
     s.zeros = j.zeros + record - lane / 4 % 2 * 2;
     return s;
 }
 
-/* Unit u of it, whose group is u >> group_shift. */
+/* Unit u of it, where its codes are, whose group is u >> group_shift; the codes of the unit that is
+ * n_slices further on come next. */
 template <int KIND>
-static __device__ void fetch(unit<KIND> &to, int group_shift, const source &s, int u)
+static __device__ void fetch(unit<KIND> &to, source &s, const one_args &p, int u)
 {
     using kind = kind_of<KIND>;
+    constexpr int bytes = kind::is_w4 ? 4096 : 8192;
     const int lane = threadIdx.x % 32;
-    const int64_t record = (int64_t)(u >> group_shift) * 64;
+    const int64_t record = (int64_t)(u >> p.group_shift) * 64;
 
 #pragma unroll
     for (int i = 0; i < kind::copies; i++)
-        copy<16>(&to.codes[i][lane], s.codes + u * (kind::is_w4 ? 4096 : 8192) + i * 2048);
+        copy<16>(&to.codes[i][lane], s.codes + i * 2048);
+    s.codes += p.n_slices * bytes;
     if (kind::is_w4) copy<4>(&to.scales[lane], s.scales + record * 2);
     else if (kind::has_groups) copy<8>(&to.scales[lane], s.scales + record * 4);
     if constexpr (kind::has_zeros) copy<4>(&to.zeros[lane], s.zeros + record);
@@ -177,15 +182,6 @@ static __device__ void multiply_int8(int (&d)[4], const uint4 &a, uint32_t b0, u
                  : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
-/* (a & mask) | b in one instruction; the compiler makes two when mask and b are both constants. */
-static __device__ uint32_t and_or(uint32_t a, uint32_t mask, uint32_t b)
-{
-    uint32_t v;
-
-    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(v) : "r"(a), "r"(mask), "r"(b));
-    return v;
-}
-
 static __device__ float scale16(uint32_t bits, bool is_bf16)
 {
     float f;
@@ -195,41 +191,70 @@ static __device__ float scale16(uint32_t bits, bool is_bf16)
     return f;
 }
 
-/* Four bit: 128 + code is a BF16 whose low bits are the code; what that is too much, 128 and the
- * zero point times the sum of the inputs, is what the product begins with. */
-template <int KIND, typename UNIT>
-static __device__ void add_w4(float (&sums)[2], const UNIT &t, const uint4 *x, float x_sum,
-                              uint32_t magic, bool is_bf16)
+#define MAGIC 12582912 /* 1.5 * 2^23: to it floats add integers exactly, in their low bits */
+#define MAGIC_BITS 0x4b400000
+
+/* Sixteen times (code - 8), of the high and of the low nibbles of four bytes. */
+static __device__ uint32_t high_nibbles(uint32_t w)
 {
-    const uint32_t scales = t.scale(0);
-    float zero0 = -136.0f, zero1 = -136.0f;
+    uint32_t v;
 
-    if constexpr (kind_of<KIND>::has_zeros) {
-        const uint32_t zeros = t.two_zeros();
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(v) : "r"(w), "n"(0xf0f0f0f0u), "n"(0x80808080u));
+    return v;
+}
 
-        zero0 = -128.0f - (float)(zeros & 255);
-        zero1 = -128.0f - (float)(zeros >> 8 & 255);
-    }
-    float d[4] = {zero0 * x_sum, 0, zero1 * x_sum, 0};
+static __device__ uint32_t low_nibbles(uint32_t w) { return high_nibbles(w << 4); }
+
+/* A sum that began with MAGIC_BITS. */
+static __device__ float less_magic(int sum) { return __int_as_float(sum) - (float)MAGIC; }
+
+/* Four bit: bytes of weights times the three bytes of a fixed-point token, each a column of its own
+ * (put_planes in engine_one_input.cuh): lane c of four has the sums of columns 2c and 2c + 1 for
+ * both channels, so sums[0] and [2] of the first two, and [1] and [3]. An integer sum is at most
+ * 2^21. `of_unit`: what a unit of the token is worth, sixteenths of it; with zero points n_units
+ * behind it the sum of its inputs. */
+template <int KIND, typename UNIT, int N>
+static __device__ void add_w4(float (&sums)[N], const UNIT &t, const uint4 *x,
+                              const float *of_unit, int n_units, bool is_bf16)
+{
+    const float scale0 = scale16(t.scale(0) & 0xffff, is_bf16);
+    const float scale1 = scale16(t.scale(0) >> 16, is_bf16);
+    const float one = scale0 * *of_unit, two = scale1 * *of_unit;
+    int d[4] = {MAGIC_BITS, MAGIC_BITS, MAGIC_BITS, MAGIC_BITS};
 
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const uint4 codes = t.code(half), one = x[2 * half], two = x[2 * half + 1];
-        const uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
-        const uint32_t b[8] = {one.x, one.y, one.z, one.w, two.x, two.y, two.z, two.w};
+        const uint4 w = t.code(half), b = x[12 * half];
+
+        multiply_int8(d, make_uint4(low_nibbles(w.x), high_nibbles(w.x), low_nibbles(w.y),
+                                    high_nibbles(w.y)), b.x, b.y);
+        multiply_int8(d, make_uint4(low_nibbles(w.z), high_nibbles(w.z), low_nibbles(w.w),
+                                    high_nibbles(w.w)), b.z, b.w);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) sums[i] += (i < 2 ? one : two) * less_magic(d[i]);
+    if constexpr (kind_of<KIND>::has_zeros) {
+        const uint32_t zeros = t.two_zeros();
+
+        sums[4] += scale0 * (of_unit[n_units] * (8.0f - (float)(zeros & 255)));
+        sums[5] += scale1 * (of_unit[n_units] * (8.0f - (float)(zeros >> 8 & 255)));
+    }
+}
+
+/* The sums of both channels, of which the first of four lanes is asked: its columns are twice the
+ * highest byte and the middle one, those of its neighbour the lowest and nothing. */
+template <int N>
+static __device__ void join_planes(float (&to)[2], const float (&sums)[N])
+{
+    const float first = threadIdx.x % 4 ? 1.0f : 32768.0f;
 
 #pragma unroll
-        for (int s = 0; s < 4; s++) {
-            const uint32_t a[4] = {and_or(words[s], 0x000f000fu, magic),
-                                   and_or(words[s] >> 4, 0x000f000fu, magic),
-                                   and_or(words[s] >> 8, 0x000f000fu, magic),
-                                   and_or(words[s] >> 12, 0x000f000fu, magic)};
+    for (int i = 0; i < 2; i++) {
+        const float mine = first * sums[2 * i] + 256.0f * sums[2 * i + 1];
 
-            sw_mma_bf16(d, a, b[2 * s], b[2 * s + 1]);
-        }
+        to[i] = mine + __shfl_xor_sync(~0u, mine, 1);
+        if constexpr (N == 6) to[i] += sums[4 + i];
     }
-    sums[0] += scale16(scales & 0xffff, is_bf16) * d[0];
-    sums[1] += scale16(scales >> 16, is_bf16) * d[2];
 }
 
 /* Codes of weights in tiles are unsigned, 128 more than what they stand for: the top bit tells. */
