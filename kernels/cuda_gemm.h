@@ -134,6 +134,13 @@ typedef struct sw_cuda_tile {
     bool takes_gates; /* a CTA can have a tile of gates and that of their ups */
 } sw_cuda_tile;
 
+/* The best plan among rows that are counted together, kernel included, which the first one asked
+ * about a problem leaves to those asked after it; {0} before. */
+typedef struct sw_cuda_counted {
+    bool is_there;
+    sw_cuda_plan best; /* its kernel is -1 where none of the rows has a plan that was timed */
+} sw_cuda_counted;
+
 typedef struct sw_cuda_kernel {
     const char *name;
     int sm_min, sm_max;        /* compute capabilities that it runs on */
@@ -141,8 +148,9 @@ typedef struct sw_cuda_kernel {
     const int *n_tiles;
     bool (*can_run)(const sw_cuda_gemm *p, int tile);
     /* Is it the best known choice? The first row that says so is used, else the last that can. */
-    bool (*suits)(const sw_cuda_gemm *p, const sw_cuda_device *device);
-    void (*plan)(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device);
+    bool (*suits)(const sw_cuda_gemm *p, const sw_cuda_device *device, sw_cuda_counted *counted);
+    void (*plan)(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device,
+                 sw_cuda_counted *counted);
     size_t (*workspace_bytes)(const sw_cuda_gemm *p, const sw_cuda_plan *plan);
     sw_code (*run)(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
                    void *stream, sw_err *err);

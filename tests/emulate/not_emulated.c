@@ -18,15 +18,16 @@
         (void)p, (void)tile;                                                                  \
         return false;                                                                         \
     }                                                                                         \
-    EMU_WEAK bool prefix##_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)         \
+    EMU_WEAK bool prefix##_suits(const sw_cuda_gemm *p, const sw_cuda_device *device,         \
+                                 sw_cuda_counted *counted)                                    \
     {                                                                                         \
-        (void)p, (void)device;                                                                \
+        (void)p, (void)device, (void)counted;                                                 \
         return false;                                                                         \
     }                                                                                         \
     EMU_WEAK void prefix##_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,                     \
-                                const sw_cuda_device *device)                                 \
+                                const sw_cuda_device *device, sw_cuda_counted *counted)       \
     {                                                                                         \
-        (void)out, (void)p, (void)device;                                                     \
+        (void)out, (void)p, (void)device, (void)counted;                                      \
     }                                                                                         \
     EMU_WEAK size_t prefix##_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan) \
     {                                                                                         \

@@ -527,6 +527,14 @@ static void what_else_decides(void **state)
                         "w4a16_persistent");
 }
 
+static bool is_same(const sw_cuda_plan *a, const sw_cuda_plan *b)
+{
+    return a->kernel == b->kernel && a->tile == b->tile && a->split == b->split &&
+           a->starts_early == b->starts_early && a->rest.from == b->rest.from &&
+           a->rest.kernel == b->rest.kernel && a->rest.tile == b->rest.tile &&
+           a->rest.split == b->rest.split;
+}
+
 /* What is known of scales chooses the instance of a tile, not the tile, so that a plan made before
  * the scales are looked at is good after. */
 static void scales_change_no_plan(void **state)
@@ -540,14 +548,31 @@ static void scales_change_no_plan(void **state)
             p.tiles.has_usual_scales = true;
             const sw_cuda_plan after = plan_of(&p, NULL);
 
-            assert_true(after.kernel == before.kernel && after.tile == before.tile &&
-                        after.split == before.split && after.rest.from == before.rest.from);
+            assert_true(is_same(&after, &before));
+        }
+}
+
+/* A row that is handed what another one counted plans as one that counts by itself. */
+static void handed_on_is_counted(void **state)
+{
+    (void)state;
+    for (int which = 0; which < N_KINDS; which++)
+        for (int64_t m = 1; m <= 4096; m += 1 + m / 8) {
+            const sw_cuda_gemm p = problem_of(which, 4096, 28672, m);
+            const sw_cuda_plan plan = plan_of(&p, NULL);
+            sw_cuda_counted nothing = {0};
+            sw_cuda_plan alone = {0};
+
+            sw_cuda_kernels[plan.kernel].plan(&alone, &p, &h200, &nothing);
+            alone.kernel = plan.kernel;
+            if (!is_same(&plan, &alone)) fail_msg("kind %d, %lld tokens", which, (long long)m);
         }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(handed_on_is_counted),
         cmocka_unit_test(scales_change_no_plan),
         cmocka_unit_test(every_plan_can_run), cmocka_unit_test(few_multiprocessors),
         cmocka_unit_test(measured_best), cmocka_unit_test(measured_best_of_few),

@@ -120,6 +120,7 @@ extern "C" sw_code sw_cuda_gemm_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
                                      const sw_cuda_device *device, const char *kernel, sw_err *err)
 {
     sw_code rc = check(p, err);
+    sw_cuda_counted counted = {};
     int found = -1, forced = kernel ? sw_cuda_kernel_find(kernel) : -1;
     bool suits = false;
 
@@ -127,7 +128,7 @@ extern "C" sw_code sw_cuda_gemm_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
     for (int i = 0; i < sw_cuda_n_kernels && !suits; i++)
         if (can_run(&sw_cuda_kernels[i], p, device)) {
             found = i;
-            suits = sw_cuda_kernels[i].suits(p, device);
+            suits = sw_cuda_kernels[i].suits(p, device, &counted);
         }
     if (forced >= 0 && can_run(&sw_cuda_kernels[forced], p, device)) found = forced;
     if (found < 0)
@@ -136,7 +137,7 @@ extern "C" sw_code sw_cuda_gemm_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
                        "compute capability %d.%d",
                        p->tiles.container_bits, p->tiles.spec.num->name, device->sm / 10,
                        device->sm % 10);
-    sw_cuda_kernels[found].plan(out, p, device);
+    sw_cuda_kernels[found].plan(out, p, device, &counted);
     out->kernel = found;
     return SW_OK;
 }

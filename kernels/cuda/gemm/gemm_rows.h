@@ -79,8 +79,10 @@ sw_code sw_cuda_check(int e, const char *what, sw_err *err) SW_MUST_USE;
     extern const sw_cuda_tile prefix##_tiles[];                                                    \
     extern const int prefix##_n_tiles;                                                             \
     bool prefix##_can_run(const sw_cuda_gemm *p, int tile);                                        \
-    bool prefix##_suits(const sw_cuda_gemm *p, const sw_cuda_device *device);                      \
-    void prefix##_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device);    \
+    bool prefix##_suits(const sw_cuda_gemm *p, const sw_cuda_device *device,                       \
+                        sw_cuda_counted *counted);                                                 \
+    void prefix##_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device,     \
+                       sw_cuda_counted *counted);                                                  \
     size_t prefix##_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan);              \
     sw_code prefix##_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,       \
                          void *stream, sw_err *err);

@@ -63,8 +63,10 @@ extern "C" bool sw_mma_can_run(const sw_cuda_gemm *p, int tile)
 static bool has_clusters(const sw_cuda_device *device) { return device->sm == 90; }
 
 /* Above so many tokens the wgmma kernels are faster where they run (tests/bench/h200-*.csv). */
-extern "C" bool sw_mma_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
+extern "C" bool sw_mma_suits(const sw_cuda_gemm *p, const sw_cuda_device *device,
+                             sw_cuda_counted *counted)
 {
+    (void)counted;
     return !has_clusters(device) || p->m <= 8;
 }
 
@@ -158,12 +160,14 @@ static int tile_named(const char *name)
 
 /* Share k among as many CTAs as it takes to fill the device; clusters of 3 to 8 can use about 6
  * places in 7, since each must lie in one GPC. */
-extern "C" void sw_mma_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device)
+extern "C" void sw_mma_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device,
+                            sw_cuda_counted *counted)
 {
     bool is_w4a16 = kind_of(p) == MMA_INT4_FLOAT;
     int64_t places, blocks, split;
     int row = 0;
 
+    (void)counted;
     while (p->m > tile_by_m[row].m_max) row++;
     *out = {0, tile_named(tile_by_m[row].old_device), 1, *device, false};
     if (!has_clusters(device)) return;

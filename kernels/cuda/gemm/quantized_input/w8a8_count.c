@@ -83,7 +83,7 @@ typedef struct cut {
 
 typedef struct problem {
     const sw_cuda_gemm *p;
-    int n_sms, n_cuts;
+    int n_sms, timed_as, n_cuts; /* timed_as: a column of `stages` */
     cut cuts[N_STAGES * SPLIT_MAX];
 } problem;
 
@@ -143,7 +143,7 @@ static void cut_staying(cut *c, const problem *a)
     c->shared_stages = b.shared_stages;
     c->stays = true;
     if (b.cluster == 1 && a->p->tiles.container_bits == 8)
-        c->stage_ns = stage_ns(SPLIT_K, c->t->name, timed_as(a->p));
+        c->stage_ns = stage_ns(SPLIT_K, c->t->name, a->timed_as);
 }
 
 /* CTAs of few tokens are for few: so many side by side were timed. */
@@ -175,7 +175,7 @@ static void add_cuts(problem *a, int stage, int kernel, int tile)
 
         *c = (cut){.kernel = kernel, .tile = tile, .split = split, .n_stages = n_stages,
                    .t = &sw_cuda_kernels[kernel].tiles[tile],
-                   .stage_ns = stages[stage].ns[timed_as(a->p)]};
+                   .stage_ns = stages[stage].ns[a->timed_as]};
         if (splits) cut_split(c, a);
         else if (strcmp(stages[stage].kernel, TWO_CTAS) == 0) cut_pairs(c, a);
         else cut_staying(c, a);
@@ -187,6 +187,7 @@ static void find_cuts(problem *a, const sw_cuda_gemm *p, const sw_cuda_device *d
 {
     a->p = p;
     a->n_sms = device->n_sms;
+    a->timed_as = timed_as(p);
     a->n_cuts = 0;
     for (int i = 0; i < N_STAGES; i++) {
         const int kernel = sw_cuda_kernel_find(stages[i].kernel);
@@ -278,33 +279,45 @@ bool sw_w8a8_is_counted(const sw_cuda_gemm *p)
     return p->m > 32 || p->tiles.container_bits == 4 || sw_w8a8_is_grouped(p);
 }
 
-bool sw_w8a8_count_suits(const sw_cuda_gemm *p, const sw_cuda_device *device, const char *kernel)
+/* By the kernel of this index, or by any. With none that was timed the kernel is -1. */
+static sw_cuda_plan plan_by(const sw_cuda_gemm *p, const sw_cuda_device *device, int kernel)
 {
+    sw_cuda_plan plan = {.kernel = -1, .split = 1, .device = *device, .overlap = true};
     problem a;
     choice best;
 
-    if (!sw_w8a8_is_counted(p)) return false;
     find_cuts(&a, p, device);
-    best = best_of(&a, -1);
-    return best.first && best.first->kernel == sw_cuda_kernel_find(kernel);
+    best = best_of(&a, kernel);
+    plan.starts_early = p->m <= EARLY_TOKENS_MAX || p->tiles.k_in <= EARLY_K_MAX;
+    if (!best.first) return plan; /* asked for by name where it was not timed */
+    plan.kernel = best.first->kernel;
+    plan.tile = best.first->tile;
+    plan.split = best.first->split;
+    if (best.rest)
+        plan.rest = (struct sw_cuda_rest){best.from, best.rest->kernel, best.rest->tile,
+                                          best.rest->split};
+    return plan;
+}
+
+static const sw_cuda_plan *count_once(sw_cuda_counted *counted, const sw_cuda_gemm *p,
+                                      const sw_cuda_device *device)
+{
+    if (!counted->is_there) *counted = (sw_cuda_counted){true, plan_by(p, device, -1)};
+    return &counted->best;
+}
+
+bool sw_w8a8_count_suits(const sw_cuda_gemm *p, const sw_cuda_device *device, const char *kernel,
+                         sw_cuda_counted *counted)
+{
+    return sw_w8a8_is_counted(p) &&
+           count_once(counted, p, device)->kernel == sw_cuda_kernel_find(kernel);
 }
 
 void sw_w8a8_count_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device,
-                        const char *kernel)
+                        const char *kernel, sw_cuda_counted *counted)
 {
     const int at = sw_cuda_kernel_find(kernel);
-    problem a;
-    choice best;
+    const sw_cuda_plan *best = count_once(counted, p, device);
 
-    find_cuts(&a, p, device);
-    best = best_of(&a, -1);
-    if (!best.first || best.first->kernel != at) best = best_of(&a, at);
-    *out = (sw_cuda_plan){.split = 1, .device = *device, .overlap = true};
-    out->starts_early = p->m <= EARLY_TOKENS_MAX || p->tiles.k_in <= EARLY_K_MAX;
-    if (!best.first) return; /* asked for by name where it was not timed */
-    out->tile = best.first->tile;
-    out->split = best.first->split;
-    if (best.rest)
-        out->rest = (struct sw_cuda_rest){best.from, best.rest->kernel, best.rest->tile,
-                                          best.rest->split};
+    *out = best->kernel == at ? *best : plan_by(p, device, at);
 }

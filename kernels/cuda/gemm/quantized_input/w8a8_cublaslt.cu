@@ -72,16 +72,19 @@ extern "C" bool sw_cublaslt_rows_can_run(const sw_cuda_gemm *p, int tile)
            is_whole((int64_t)(uintptr_t)p->d_y);
 }
 
-extern "C" bool sw_cublaslt_rows_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
+extern "C" bool sw_cublaslt_rows_suits(const sw_cuda_gemm *p, const sw_cuda_device *device,
+                                       sw_cuda_counted *counted)
 {
     (void)device;
+    (void)counted;
     return p->m >= MANY_TOKENS;
 }
 
 extern "C" void sw_cublaslt_rows_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
-                                      const sw_cuda_device *device)
+                                      const sw_cuda_device *device, sw_cuda_counted *counted)
 {
     (void)p;
+    (void)counted;
     *out = {0, 0, 1, *device, false};
 }
 
@@ -136,9 +139,10 @@ static sw_code to_rows(const sw_cuda_gemm *p, const sw_cublaslt_fp8 *q, void *st
 static sw_code run_without(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
                            void *stream, sw_err *err)
 {
+    sw_cuda_counted counted = {};
     sw_cuda_plan other;
 
-    sw_w8a8_persistent_plan(&other, p, &plan->device);
+    sw_w8a8_persistent_plan(&other, p, &plan->device, &counted);
     other.overlap = false;
     return sw_w8a8_persistent_run(p, &other, d_workspace, stream, err);
 }

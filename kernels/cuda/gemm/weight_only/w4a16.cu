@@ -172,21 +172,23 @@ static const sw_cuda_measured *measured_for(const sw_cuda_gemm *p)
     return NULL;
 }
 
-extern "C" bool sw_w4a16_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
+extern "C" bool sw_w4a16_suits(const sw_cuda_gemm *p, const sw_cuda_device *device,
+                               sw_cuda_counted *counted)
 {
     (void)p;
     (void)device;
+    (void)counted;
     return true;
 }
 
 extern "C" void sw_w4a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
-                              const sw_cuda_device *device)
+                              const sw_cuda_device *device, sw_cuda_counted *counted)
 {
     const sw_cuda_measured *e = measured_for(p);
     bool narrow = is_narrow(p, device);
 
     if (sw_w4a16_are_many(p)) {
-        sw_w4a16_plan_many(out, p, device, false);
+        sw_w4a16_plan_many(out, p, device, false, counted);
         return;
     }
     *out = {0, 0, 1, *device, true};

@@ -153,13 +153,39 @@ bool sw_w4a16_are_many(const sw_cuda_gemm *p)
     return p->m > 64 && sw_w4a16_can_run(p, tile);
 }
 
-int64_t sw_w4a16_plan_many(sw_cuda_plan *out, const sw_cuda_gemm *p,
-                           const sw_cuda_device *device, bool stays)
+static int kernel_by(bool stays)
+{
+    return sw_cuda_kernel_find(stays ? "w4a16_persistent" : "w4a16_split_k");
+}
+
+/* Returns the work. */
+static int64_t count(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device,
+                     bool stays)
 {
     const many a = {p, sw_cuda_up(p->tiles.k_in, SW_WEIGHT_ONLY_STAGE_K), device->n_sms};
     const choice best = stays ? best_staying(&a) : best_split(&a);
 
-    *out = (sw_cuda_plan){.tile = best.tile, .split = best.split, .device = *device,
-                          .overlap = true, .rest = best.rest};
+    *out = (sw_cuda_plan){.kernel = kernel_by(stays), .tile = best.tile, .split = best.split,
+                          .device = *device, .overlap = true, .rest = best.rest};
     return best.work;
+}
+
+bool sw_w4a16_stays(sw_cuda_counted *counted, const sw_cuda_gemm *p, const sw_cuda_device *device)
+{
+    sw_cuda_plan staying, split;
+
+    if (!counted->is_there) {
+        int64_t work = count(&staying, p, device, true);
+
+        counted->best = work < count(&split, p, device, false) ? staying : split;
+        counted->is_there = true;
+    }
+    return counted->best.kernel == kernel_by(true);
+}
+
+void sw_w4a16_plan_many(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device,
+                        bool stays, const sw_cuda_counted *counted)
+{
+    if (counted->is_there && counted->best.kernel == kernel_by(stays)) *out = counted->best;
+    else count(out, p, device, stays);
 }

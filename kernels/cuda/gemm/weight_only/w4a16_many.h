@@ -20,10 +20,13 @@ nwl_blocks sw_w4a16_persistent_blocks_of(const sw_cuda_gemm *p, int tile, int n_
 
 /* Whether p has more than 64 tokens and weights that all tiles can take. */
 bool sw_w4a16_are_many(const sw_cuda_gemm *p);
-/* The plan by w4a16_persistent, or by w4a16_split_k, for p that are many, and what it leaves the
- * busiest multiprocessor to do, to be compared with the other's. out->kernel is the caller's. */
-int64_t sw_w4a16_plan_many(sw_cuda_plan *out, const sw_cuda_gemm *p,
-                           const sw_cuda_device *device, bool stays);
+/* The plan by w4a16_persistent, or by w4a16_split_k, for p that are many: what was counted for both
+ * rows, if this one's was the better, else counted anew. out->kernel is the caller's. */
+void sw_w4a16_plan_many(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device,
+                        bool stays, const sw_cuda_counted *counted);
+/* Whether w4a16_persistent leaves the busiest multiprocessor less to do. Counts both rows once, in
+ * *counted. */
+bool sw_w4a16_stays(sw_cuda_counted *counted, const sw_cuda_gemm *p, const sw_cuda_device *device);
 
 #ifdef __cplusplus
 }

@@ -35,10 +35,12 @@ extern "C" bool sw_w8a16_can_run(const sw_cuda_gemm *p, int tile)
            t->n_out % STEP_N == 0;
 }
 
-extern "C" bool sw_w8a16_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
+extern "C" bool sw_w8a16_suits(const sw_cuda_gemm *p, const sw_cuda_device *device,
+                               sw_cuda_counted *counted)
 {
     (void)p;
     (void)device;
+    (void)counted;
     return true;
 }
 
@@ -67,10 +69,11 @@ static int tile_named(const char *name)
 }
 
 extern "C" void sw_w8a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
-                              const sw_cuda_device *device)
+                              const sw_cuda_device *device, sw_cuda_counted *counted)
 {
     int row = 0;
 
+    (void)counted;
     for (const sw_cuda_measured &e : measured)
         if (e.k == p->tiles.k_in && e.n == p->tiles.n_out && p->m <= e.m_max) {
             *out = {0, tile_named(e.tile), e.split, *device, true};

@@ -61,15 +61,16 @@ extern "C" bool sw_w8a8_persistent_can_run(const sw_cuda_gemm *p, int tile)
     return sw_w8a8_can_run(p, 0) && kernel_of(p, tile);
 }
 
-extern "C" bool sw_w8a8_persistent_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
+extern "C" bool sw_w8a8_persistent_suits(const sw_cuda_gemm *p, const sw_cuda_device *device,
+                                         sw_cuda_counted *counted)
 {
-    return sw_w8a8_count_suits(p, device, "w8a8_persistent");
+    return sw_w8a8_count_suits(p, device, "w8a8_persistent", counted);
 }
 
 extern "C" void sw_w8a8_persistent_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
-                                        const sw_cuda_device *device)
+                                        const sw_cuda_device *device, sw_cuda_counted *counted)
 {
-    sw_w8a8_count_plan(out, p, device, "w8a8_persistent");
+    sw_w8a8_count_plan(out, p, device, "w8a8_persistent", counted);
 }
 
 extern "C" size_t sw_w8a8_persistent_workspace_bytes(const sw_cuda_gemm *p,

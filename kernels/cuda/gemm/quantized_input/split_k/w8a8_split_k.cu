@@ -74,9 +74,11 @@ extern "C" bool sw_w8a8_can_run(const sw_cuda_gemm *p, int tile)
 
 /* Of int4 with inputs in int8 mma_sync is ahead for one token, where k is long and there are many
  * weights, by 6 to 14 % of four products on an H200; of 4 tokens and more it is not. */
-extern "C" bool sw_w8a8_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
+extern "C" bool sw_w8a8_suits(const sw_cuda_gemm *p, const sw_cuda_device *device,
+                              sw_cuda_counted *counted)
 {
     (void)device;
+    (void)counted;
     return p->m > 1 || sw_w8a8_kind_of(p) != W8A8_INT4 || p->tiles.k_in < 8192 ||
            p->tiles.k_in * p->tiles.n_out < MANY_WEIGHTS;
 }
@@ -102,12 +104,13 @@ static int tile_of_few(const sw_cuda_gemm *p, const sw_cuda_device *device)
 
 /* Of few tokens k is split as long as it shortens the longest run of stages on a multiprocessor;
  * clusters of more than two cost some stages more to add up. */
-extern "C" void sw_w8a8_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device)
+extern "C" void sw_w8a8_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device,
+                             sw_cuda_counted *counted)
 {
     int64_t best = INT64_MAX, stages = sw_cuda_up(p->tiles.k_in, SW_W8A8_STAGE_K);
 
     if (sw_w8a8_is_counted(p)) {
-        sw_w8a8_count_plan(out, p, device, "w8a8_split_k");
+        sw_w8a8_count_plan(out, p, device, "w8a8_split_k", counted);
         return;
     }
     *out = {0, tile_of_few(p, device), 1, *device, true, true};

@@ -40,9 +40,10 @@ extern "C" bool sw_w8a8_two_ctas_can_run(const sw_cuda_gemm *p, int tile)
     return sw_w8a8_can_run(p, tile) && sw_w8a8_mode_of(p) != W8A8_X_GROUPS;
 }
 
-extern "C" bool sw_w8a8_two_ctas_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
+extern "C" bool sw_w8a8_two_ctas_suits(const sw_cuda_gemm *p, const sw_cuda_device *device,
+                                       sw_cuda_counted *counted)
 {
-    return sw_w8a8_count_suits(p, device, "w8a8_two_ctas");
+    return sw_w8a8_count_suits(p, device, "w8a8_two_ctas", counted);
 }
 
 /* CTAs of a tile, two of each pair. */
@@ -60,9 +61,9 @@ static int64_t ctas_of(const sw_cuda_gemm *p, int tile)
 }
 
 extern "C" void sw_w8a8_two_ctas_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
-                                      const sw_cuda_device *device)
+                                      const sw_cuda_device *device, sw_cuda_counted *counted)
 {
-    sw_w8a8_count_plan(out, p, device, "w8a8_two_ctas");
+    sw_w8a8_count_plan(out, p, device, "w8a8_two_ctas", counted);
 }
 
 extern "C" size_t sw_w8a8_two_ctas_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan)

@@ -111,9 +111,10 @@ static int tile_for(const sw_cuda_gemm *p, int n_sms)
  * nothing by splitting k, unless these have a tile that more of its tokens fill. */
 static bool suits_few(const sw_cuda_gemm *p, const sw_cuda_device *device, nwl_blocks b)
 {
+    sw_cuda_counted counted = {};
     sw_cuda_plan other;
 
-    sw_w4a16_plan(&other, p, device);
+    sw_w4a16_plan(&other, p, device, &counted);
     if (sw_w4a16_tiles[other.tile].n_tokens != 128) return false;
     return b.all > device->n_sms || (other.split == 1 && b.whole * 4 >= device->n_sms * 3);
 }
@@ -124,32 +125,25 @@ static bool are_compared(const sw_cuda_gemm *p)
     return p->m <= MANY_TOKENS && sw_w4a16_are_many(p);
 }
 
-static bool has_less_work(const sw_cuda_gemm *p, const sw_cuda_device *device)
-{
-    sw_cuda_plan ours, other;
-
-    return sw_w4a16_plan_many(&ours, p, device, true) <
-           sw_w4a16_plan_many(&other, p, device, false);
-}
-
 /* With a round of whole blocks that three quarters of the multiprocessors share, or more. */
-extern "C" bool sw_w4a16_persistent_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
+extern "C" bool sw_w4a16_persistent_suits(const sw_cuda_gemm *p, const sw_cuda_device *device,
+                                          sw_cuda_counted *counted)
 {
     int tile = tile_for(p, device->n_sms);
     nwl_blocks b = sw_w4a16_persistent_blocks_of(p, tile, device->n_sms);
 
     if (p->m <= 128 || !y_is_aligned(p)) return false;
-    if (are_compared(p)) return has_less_work(p, device);
+    if (are_compared(p)) return sw_w4a16_stays(counted, p, device);
     if (p->m <= 256) return suits_few(p, device, b);
     return b.whole * 4 >= b.slots * 3 ||
            (p->tiles.k_in <= 4096 && b.all * 2 * 4 >= b.slots * 3);
 }
 
 extern "C" void sw_w4a16_persistent_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
-                                         const sw_cuda_device *device)
+                                         const sw_cuda_device *device, sw_cuda_counted *counted)
 {
     if (are_compared(p)) {
-        sw_w4a16_plan_many(out, p, device, true);
+        sw_w4a16_plan_many(out, p, device, true, counted);
         if (!out->rest.from) out->tile = pair_of(p, out->tile, device->n_sms);
         return;
     }
@@ -203,9 +197,10 @@ static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const nwl
 static sw_code run_unaligned(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
                              void *stream, sw_err *err)
 {
+    sw_cuda_counted counted = {};
     sw_cuda_plan other;
 
-    sw_w4a16_plan(&other, p, &plan->device);
+    sw_w4a16_plan(&other, p, &plan->device, &counted);
     return sw_w4a16_run(p, &other, d_workspace, stream, err);
 }
 
