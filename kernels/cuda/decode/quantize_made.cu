@@ -163,21 +163,17 @@ static __global__ void __launch_bounds__(THREADS_MAX)
 /* ---- norms ---- */
 
 /* Of what 32 lanes of swk_norm have, neighbours in `two` of 16 lanes here, in their order; then of
- * its warps, two of which are one here. Parts of warps that are not there are zeros, for a loop of
- * any length is more code, and most of a norm of one row is its code being fetched. */
+ * its warps, two of which are one here. */
 static __device__ float sum_as_norm(const float (&two)[2], float *s_part)
 {
-    float one[2] = {two[0], two[1]}, sum = 0;
+    float one[2] = {two[0], two[1]};
 
 #pragma unroll
     for (int step = 8; step; step /= 2)
 #pragma unroll
         for (int i = 0; i < 2; i++) one[i] += __shfl_xor_sync(~0u, one[i], step);
     if (threadIdx.x % 16 == 0) s_part[threadIdx.x / 16] = one[0] + one[1];
-    __syncthreads();
-#pragma unroll
-    for (int w = 0; w < NORM_PARTS; w++) sum += s_part[w];
-    return sum;
+    return sw_sum_of_parts<NORM_PARTS>(s_part);
 }
 
 /* grid (tokens), slices of a token blockDim apart */
@@ -191,8 +187,7 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     uint4 raw[HELD][2] = {};
     float sums[2] = {};
 
-    if (threadIdx.x < NORM_PARTS) s_part[threadIdx.x] = 0;
-    __syncthreads();
+    sw_clear_parts<NORM_PARTS>(s_part);
     if (threadIdx.x * SLICE < a.width)
 #pragma unroll
         for (int half = 0; half < 2; half++)

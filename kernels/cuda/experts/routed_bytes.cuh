@@ -159,14 +159,16 @@ static __device__ __forceinline__ void rt_byte_inputs(const CUtensorMap &x, cons
     }
 }
 
-/* What a warp of those that copy does. */
+/* What a warp of those that copy does. A CTA without work waits as well, or the kernel behind would
+ * start before the one ahead of this has ended. */
 template <class P, bool GLU>
 static __device__ __forceinline__ void rt_byte_bring(const CUtensorMap &x, const rt_args &a,
                                                      const rt_run &run, uint32_t ring,
                                                      uint32_t full, uint32_t empty,
                                                      rt_note *notes, int warp)
 {
-    if (warp == P::consumers / 32) rt_few_codes<P, GLU>(a, run, ring, full, empty);
+    if (run.n_all(a) == 0) sw_grid_wait_previous();
+    else if (warp == P::consumers / 32) rt_few_codes<P, GLU>(a, run, ring, full, empty);
     else if (warp == P::consumers / 32 + 1)
         rt_byte_inputs<P, GLU>(x, a, run, ring, full, empty, notes);
 }
@@ -427,8 +429,7 @@ __global__ void __launch_bounds__(P::threads, 1)
 
     if (warp >= P::consumers / 32) {
         if constexpr (P::COPIERS == 128) sw_fewer_registers<40>();
-        if (run.n_all(a) == 0) sw_grid_wait_previous();
-        else rt_byte_bring<P, GLU>(x, a, run, ring, full, empty, s_notes, warp);
+        rt_byte_bring<P, GLU>(x, a, run, ring, full, empty, s_notes, warp);
     } else {
         w8a8_ring<P::STAGES> at = {ring, full, empty, P::stage_bytes, 0, 0};
 

@@ -317,8 +317,7 @@ __global__ void __launch_bounds__(P::threads, 1)
     __syncthreads();
     if (warp >= P::consumers / 32) {
         sw_fewer_registers<RT_TALL_COPIER>();
-        if (run.n_all(a) == 0) sw_grid_wait_previous();
-        else rt_byte_bring<P, GLU>(x, a, run, ring, full, empty, s_notes, warp);
+        rt_byte_bring<P, GLU>(x, a, run, ring, full, empty, s_notes, warp);
     } else {
         typename P::ring at = {{ring, full, empty, P::stage_bytes, 0, 0}};
 

@@ -259,8 +259,7 @@ __global__ void __launch_bounds__(rt_wide_cut::threads, 1)
     __syncthreads();
     if (warp >= P::consumers / 32) {
         sw_fewer_registers<RT_WIDE_COPIER>();
-        if (run.n_all(a) == 0) sw_grid_wait_previous();
-        else rt_byte_bring<P, GLU>(x, a, run, ring, full, empty, s_notes, warp);
+        rt_byte_bring<P, GLU>(x, a, run, ring, full, empty, s_notes, warp);
     } else {
         w8a8_ring<P::STAGES> at = {ring, full, empty, P::stage_bytes, 0, 0};
 

@@ -129,6 +129,25 @@ __device__ __forceinline__ float sw_block_sum(float x, float *s_part)
     return sum;
 }
 
+/* For a sum once a kernel over up to PARTS parts of a block: zeros for those that are not there,
+ * before, and the sum of what was left in s_part. A loop of any length is more code, and most of a
+ * norm of one row is its code being fetched. */
+template <int PARTS> __device__ __forceinline__ void sw_clear_parts(float *s_part)
+{
+    if (threadIdx.x < PARTS) s_part[threadIdx.x] = 0;
+    __syncthreads();
+}
+
+template <int PARTS> __device__ __forceinline__ float sw_sum_of_parts(const float *s_part)
+{
+    float sum = 0;
+
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < PARTS; i++) sum += s_part[i];
+    return sum;
+}
+
 /* A kernel on `how` in clusters of so many CTAs, of which `grid` is a multiple; nothing at all for
  * an empty grid. */
 template <typename... P, typename... A>

@@ -73,17 +73,12 @@ static __device__ sw_eight load_row(const sw_norm_args &a, int64_t row, int64_t 
     return sw_stream_at(a, row, at);
 }
 
-/* As sw_block_sum adds them: of warps that are not there s_part has zeros. Once a kernel. */
+/* As sw_block_sum adds them, once a kernel. */
 static __device__ float sum_of_usual(float x, float *s_part)
 {
-    float sum = 0;
-
     x = sw_warp_sum(x);
     if (threadIdx.x % 32 == 0) s_part[threadIdx.x / 32] = x;
-    __syncthreads();
-#pragma unroll
-    for (int w = 0; w < NORM_WARPS; w++) sum += s_part[w];
-    return sum;
+    return sw_sum_of_parts<NORM_WARPS>(s_part);
 }
 
 /* The mean of x (of x^2 about `centre` with IS_SQUARE) over the row whose eights are in e. */
@@ -111,10 +106,7 @@ template <typename CUT> static __global__ void swk_norm(sw_norm_args a)
     int n_mine = 0;
 
     sw_let_next();
-    if (CUT::held == 1) {
-        if (threadIdx.x < NORM_WARPS) s_part[threadIdx.x] = 0;
-        __syncthreads();
-    }
+    if (CUT::held == 1) sw_clear_parts<NORM_WARPS>(s_part);
     if (a.dst.d && threadIdx.x < n_eights) weight = sw_load_floats(a.weight + 8 * threadIdx.x);
     sw_await_ahead();
 #pragma unroll
