@@ -332,6 +332,7 @@ static const struct {
     {"cp.async.cg.shared.global [%0], [%1], 16, %2;", copy_some},
     {"cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;", copy_some},
     {"cp.async.cg.shared.global [%0], [%1], 16;", copy_16},
+    {"cp.async.cg.shared.global.L2::128B [%0], [%1], 16;", copy_16},
     {"cp.async.ca.shared.global [%0], [%1], 8;", copy_8},
     {"cp.async.ca.shared.global [%0], [%1], 4;", copy_4},
     {"cp.async.commit_group;", copy_commit},

@@ -26,6 +26,7 @@ test_gemm each_kernel_once'
 ops='test_router
 test_scores
 test_made_codes
+test_dense_few
 test_quantizers special_values
 test_quantizers every_way
 test_gemm shared_rounds

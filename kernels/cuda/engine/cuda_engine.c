@@ -272,6 +272,14 @@ sw_code sw_device_grow_work(sw_device_engine *e, int64_t size_bytes, sw_err *err
     return SW_OK;
 }
 
+sw_dense_args sw_device_dense_args(const sw_device_engine *e, sw_bf16_rows x, int64_t n,
+                                   const sw_device_weight *w)
+{
+    return (sw_dense_args){.w = w->d_dense, .rows = x, .bias = w->d_bias, .n = n,
+                           .n_out = w->n_out, .k_in = w->k_in, .n_sms = e->device.n_sms,
+                           .sm = e->device.sm};
+}
+
 static sw_code run_dense(sw_device_engine *e, void *d_y, int64_t y_stride, bool y_is_f32,
                          sw_bf16_rows x, int64_t n, const sw_device_weight *w, sw_err *err)
 {

@@ -3,6 +3,7 @@
 #ifndef SW_KERNELS_CUDA_ENGINE_CUDA_ENGINE_INTERNAL_H
 #define SW_KERNELS_CUDA_ENGINE_CUDA_ENGINE_INTERNAL_H
 
+#include "kernels/cuda/decode/dense_few.h"
 #include "kernels/cuda/decode/quantize_made.h"
 #include "kernels/cuda/gemm/cublaslt/cublaslt.h"
 #include "kernels/cuda/ops/engine_chosen.h"
@@ -240,6 +241,9 @@ sw_code sw_device_codes_for(sw_made_codes *out, sw_device_engine *e, int64_t n,
 /* sw_device_linear of what lies there. */
 sw_code sw_device_coded_linear(sw_device_engine *e, sw_bf16_rows y, int64_t n,
                                const sw_device_weight *w, sw_err *err) SW_MUST_USE;
+/* Of a dense weight and n rows; the output is left to the caller. */
+sw_dense_args sw_device_dense_args(const sw_device_engine *e, sw_bf16_rows x, int64_t n,
+                                   const sw_device_weight *w);
 /* y = x w^T + bias, n rows; y_is_f32 (dense weights only): y is dense FP32. */
 sw_code sw_device_linear(sw_device_engine *e, void *d_y, int64_t y_stride, bool y_is_f32,
                          sw_bf16_rows x, int64_t n, const sw_device_weight *w,

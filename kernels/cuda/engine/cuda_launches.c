@@ -96,14 +96,39 @@ static sw_code launch_show_kv(sw_device_run *run, const sw_planned_launch *l, sw
 
 /* ---- products ---- */
 
+/* Of a weight that is BF16 rows. */
+static sw_dense_args dense_args(const sw_device_run *run, const sw_planned_launch *l)
+{
+    const sw_device_weight *w = &run->block->linear[l->slot];
+    sw_dense_args a = sw_device_dense_args(run->e, input_of(run, l), run->n_tokens, w);
+
+    a.y = buffer(run, l->dst).d;
+    a.y_stride = buffer(run, l->dst).stride;
+    if (l->after == SW_AFTER_ADD) a.sum = run->d_x;
+    if (l->norm != SW_SLOT_COUNT) {
+        a.x = run->d_x;
+        a.norm = run->block->norm[l->norm];
+        a.eps = (float)run->e->m->norm_eps;
+    }
+    return a;
+}
+
+/* Steps of few tokens: the weights have been there since long before. */
+static bool is_few(const sw_device_run *run, const sw_device_weight *w, const sw_dense_args *a)
+{
+    return run->is_decode && w->d_dense && w->act.scope == SW_ACT_NONE && sw_cuda_dense_can(a);
+}
+
 static sw_code launch_linear(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
     const sw_bf16_rows y = buffer(run, l->dst);
     const sw_device_weight *w = &run->block->linear[l->slot];
+    const sw_dense_args few = dense_args(run, l);
 
     if (l->after == SW_AFTER_GLU)
         return sw_device_gated_linear(run, y, input_of(run, l), l->has_codes, w, err);
     if (l->has_codes) return sw_device_coded_linear(run->e, y, run->n_tokens, w, err);
+    if (is_few(run, w, &few)) return sw_cuda_dense(&few, run->e->how, err);
     return sw_device_linear(run->e, y.d, y.stride, false, input_of(run, l), run->n_tokens, w,
                             err);
 }
@@ -142,8 +167,10 @@ static sw_fused_args fused_args(const sw_device_run *run, const sw_planned_launc
 static sw_code launch_fused(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
     const sw_fused_args a = fused_args(run, l);
+    const sw_dense_args dense = dense_args(run, l);
 
-    return sw_cuda_one(&a, run->e->how, err);
+    return a.tiles.codes ? sw_cuda_one(&a, run->e->how, err)
+                         : sw_cuda_dense(&dense, run->e->how, err);
 }
 
 /* Gates and ups of bytes are faster by the kernel of several tokens, with the norm in a kernel of
@@ -154,6 +181,17 @@ static bool is_faster_apart(const sw_device_run *run, sw_slot slot, sw_launch_af
            run->e->device.sm == 90 && sw_device_takes_glu(run, slot);
 }
 
+static bool can_fuse(const sw_device_run *run, const sw_planned_launch *l)
+{
+    const sw_device_weight *w = &run->block->linear[l->slot];
+    const sw_fused_args a = fused_args(run, l);
+    const sw_dense_args dense = dense_args(run, l);
+
+    if (w->tiles.codes)
+        return sw_cuda_one_can(&a) && !is_faster_apart(run, l->slot, l->after);
+    return l->after != SW_AFTER_GLU && is_few(run, w, &dense);
+}
+
 uint8_t sw_device_fusable(const sw_device_run *run, sw_slot slot)
 {
     sw_planned_launch l = {.dst = SW_BUF_T, .src = SW_BUF_N, .slot = slot};
@@ -161,13 +199,9 @@ uint8_t sw_device_fusable(const sw_device_run *run, sw_slot slot)
 
     for (int after = 0; after < SW_AFTER_COUNT; after++)
         for (int has_norm = 0; has_norm < 2; has_norm++) {
-            sw_fused_args a;
-
             l.after = (sw_launch_after)after;
             l.norm = has_norm ? SW_SLOT_NORM_ATTN : SW_SLOT_COUNT;
-            a = fused_args(run, &l);
-            if (sw_cuda_one_can(&a) && !is_faster_apart(run, slot, l.after))
-                bits |= SW_LAUNCH_FUSABLE(after, has_norm);
+            if (can_fuse(run, &l)) bits |= SW_LAUNCH_FUSABLE(after, has_norm);
         }
     return (uint8_t)bits;
 }

@@ -440,21 +440,36 @@ sw_code sw_device_lm_run(sw_device_lm *part, sw_device_run *run, const sw_device
     return rc;
 }
 
+/* Logits before scales and caps, of the stream. */
+static sw_code run_head(sw_device_lm *lm, float *d_logits, const float *d_x, int64_t n,
+                        sw_err *err)
+{
+    sw_device_engine *e = lm->e;
+    const sw_bf16_rows normed = e->buf[SW_BUF_N];
+    const sw_norm_args norm = {.dst = normed, .x = (float *)(uintptr_t)d_x, .weight = lm->norm,
+                               .bias = lm->norm_bias, .n = n, .width = e->m->hidden,
+                               .eps = (float)e->m->norm_eps};
+    sw_dense_args few = sw_device_dense_args(e, normed, n, &lm->head);
+    const sw_code rc = sw_cuda_norm(&norm, e->how, err);
+
+    if (rc != SW_OK) return rc;
+    few.y = d_logits;
+    few.y_stride = few.n_out;
+    few.y_is_f32 = true;
+    if (lm->head.act.scope == SW_ACT_NONE && sw_cuda_dense_can(&few))
+        return sw_cuda_dense(&few, e->how, err);
+    return sw_device_linear(e, d_logits, few.n_out, true, normed, n, &lm->head, err);
+}
+
 sw_code sw_device_lm_logits(sw_device_lm *lm, float *d_logits, const float *d_x, int64_t n,
                             sw_err *err)
 {
     sw_device_engine *e = lm->e;
     const sw_model *m = e->m;
     const int64_t vocab = lm->head.n_out;
-    const sw_bf16_rows normed = e->buf[SW_BUF_N];
-    const sw_norm_args norm = {.dst = normed, .x = (float *)(uintptr_t)d_x, .weight = lm->norm,
-                               .bias = lm->norm_bias, .n = n, .width = m->hidden,
-                               .eps = (float)m->norm_eps};
-    sw_code rc;
+    sw_code rc = run_head(lm, d_logits, d_x, n, err);
 
-    if ((rc = sw_cuda_norm(&norm, e->how, err)) != SW_OK ||
-        (rc = sw_device_linear(e, d_logits, vocab, true, normed, n, &lm->head, err)) != SW_OK)
-        return rc;
+    if (rc != SW_OK) return rc;
     if (m->logits_scale != 1.0 &&
         (rc = sw_cuda_scale_f32(d_logits, (float)m->logits_scale, NULL, n * vocab, e->how, err)))
         return rc;

@@ -11,7 +11,7 @@ static void look_at_weights(sw_launch_weights *w, const sw_device_run *run)
     *w = (sw_launch_weights){.is_qkv_joined = b->is_qkv_fused, .is_gate_joined = b->is_gate_fused};
     for (int s = 0; s < SW_SLOT_COUNT; s++) {
         w->has_norm_bias[s] = b->norm_bias[s] != NULL;
-        if (run->is_fused && b->linear[s].tiles.codes)
+        if (run->is_fused && b->linear[s].n_out)
             w->fusable[s] = sw_device_fusable(run, (sw_slot)s);
         w->takes_glu[s] = run->is_decode && sw_launch_has_gates_and_ups(w, (sw_slot)s) &&
                           sw_device_takes_glu(run, (sw_slot)s);
