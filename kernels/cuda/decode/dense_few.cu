@@ -13,7 +13,7 @@
  * has ended. The sums of warps are added in their order, after each 8 strips.
  */
 #include "kernels/cuda/decode/dense_few.h"
-#include "kernels/cuda/ops/engine_launch.cuh"
+#include "kernels/cuda/decode/division.cuh"
 #include "kernels/cuda/ptx/ptx_mma.cuh"
 
 #define N_WARPS 8
@@ -28,12 +28,6 @@
 #define NORMED_EIGHTS 2 /* of a normed row, that a thread keeps */
 #define NORMED_MAX (8 * NORMED_EIGHTS * N_THREADS)
 #define SHARED_MAX (113 << 10) /* of a CTA, so that a multiprocessor holds two */
-
-/* So many strips each of the first CTAs has, one on each multiprocessor, and each that is second
- * there. */
-struct division {
-    int first, second;
-};
 
 /* AHEAD: units in a warp's ring. */
 template <int AHEAD> struct dense_shared {
@@ -207,13 +201,12 @@ static __global__ void __launch_bounds__(N_THREADS, PER_SM)
 {
     extern __shared__ __align__(16) char s_bytes[];
     dense_shared<AHEAD> &s = *(dense_shared<AHEAD> *)s_bytes;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, behind = (int)blockIdx.x - p.n_sms;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int n_units = (int)p.k_in / UNIT_K, column = lane / 4;
     const int token = column / 2 < p.n ? column / 2 : (int)p.n - 1;
     const uint4 *x = s.rows + token * n_units * UNIT_EIGHTS + 4 * (column % 2) + lane % 4;
-    int strip = behind < 0 ? (int)blockIdx.x * division.first
-                           : p.n_sms * division.first + behind * division.second;
-    int left = min(behind < 0 ? division.first : division.second, n_strips - strip), slot = 0;
+    const strips mine = strips_of(p.n_sms, division);
+    int strip = mine.begin, left = min(mine.n, n_strips - strip), slot = 0;
     cursor next = {(const uint4 *)p.w + (strip * (int64_t)N_CHANNELS + lane / 4) * n_units *
                                             UNIT_EIGHTS + lane % 4, warp, left};
     sw_eight norm[NORMED_EIGHTS];
@@ -269,11 +262,7 @@ extern "C" bool sw_cuda_dense_can(const sw_dense_args *a)
 template <int AHEAD> static sw_code run(const sw_dense_args *a, sw_launch how, sw_err *err)
 {
     const int n_strips = (int)(a->n_out / N_CHANNELS), size_bytes = shared_bytes<AHEAD>(a);
-    const int each = (int)sw_blocks(n_strips, a->n_sms), first = (each + 1) / 2;
-    const division d = {first, each > first ? each - first : 1};
-    const int64_t behind = n_strips - (int64_t)a->n_sms * d.first;
-    const unsigned n_ctas = behind > 0 ? (unsigned)a->n_sms + sw_blocks(behind, d.second)
-                                       : sw_blocks(n_strips, d.first);
+    const division d = divide(n_strips, a->n_sms);
     const sw_code rc =
         sw_device_check((int)cudaFuncSetAttribute(swk_dense_few<AHEAD>,
                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -281,8 +270,8 @@ template <int AHEAD> static sw_code run(const sw_dense_args *a, sw_launch how, s
                         "dense product", err);
 
     if (rc != SW_OK) return rc;
-    return sw_start("dense product", swk_dense_few<AHEAD>, dim3(n_ctas), N_THREADS,
-                    (size_t)size_bytes, how, err, *a, d, n_strips);
+    return sw_start("dense product", swk_dense_few<AHEAD>, ctas_of(n_strips, a->n_sms, d),
+                    N_THREADS, (size_t)size_bytes, how, err, *a, d, n_strips);
 }
 
 extern "C" sw_code sw_cuda_dense(const sw_dense_args *a, sw_launch how, sw_err *err)

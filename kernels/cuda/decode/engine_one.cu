@@ -14,29 +14,10 @@
  */
 #include <math.h>
 
+#include "kernels/cuda/decode/division.cuh"
 #include "kernels/cuda/decode/engine_one_args.cuh"
 #include "kernels/cuda/decode/engine_one_input.cuh"
 #include "kernels/cuda/decode/engine_one_output.cuh"
-
-/* ---- which strips a CTA has ---- */
-
-/* So many strips each of the first CTAs has, one on each multiprocessor, and each that is second
- * there. */
-struct division {
-    int first, second;
-};
-
-struct strips {
-    int begin, n;
-};
-
-static __device__ strips strips_of(const one_args &p, const division &d)
-{
-    const int at = (int)blockIdx.x, behind = at - p.a.n_sms;
-
-    if (behind < 0) return {at * d.first, d.first};
-    return {p.a.n_sms * d.first + behind * d.second, d.second};
-}
 
 /* ---- the output ---- */
 
@@ -130,7 +111,7 @@ static __global__ void __launch_bounds__(N_THREADS, PER_SM)
     __shared__ float s_part[32], s_red[N_WARPS * PARTS * N_CHANNELS];
     constexpr int ahead = ring<KIND, PARTS>::ahead;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const strips mine = strips_of(p, division);
+    const strips mine = strips_of(p.a.n_sms, division);
     const int strip = mine.begin + warp / p.n_slices; /* there may be warps to spare */
     const int unit0 = warp / p.n_slices < mine.n && strip < p.n_strips ? warp % p.n_slices
                                                                           : p.n_units;
@@ -203,24 +184,14 @@ static int slices_of(const one_args *p, int64_t n_pairs)
     return n;
 }
 
-/* Two CTAs a multiprocessor, and as many strips on each: one that has more than another reads on
- * when that is done. Several pairs of token and expert are as many grids. */
-static division divide(const one_args *p, bool is_expert)
+/* CTAs of as many strips as they have warps for where there is more than a round of them. Several
+ * pairs of token and expert are as many grids. */
+static division division_of(const one_args *p, bool is_expert)
 {
-    const int most = N_WARPS / p->n_slices, each = (int)sw_blocks(p->n_strips, p->a.n_sms);
-    const int first = (each + 1) / 2;
+    const int most = N_WARPS / p->n_slices;
 
-    if (is_expert || each > PER_SM * most) return {most, most};
-    return {first, each > first ? each - first : 1};
-}
-
-/* CTAs of it. */
-static unsigned ctas_of(const one_args *p, const division &d)
-{
-    const int64_t behind = p->n_strips - (int64_t)p->a.n_sms * d.first;
-
-    if (behind <= 0) return sw_blocks(p->n_strips, d.first);
-    return (unsigned)p->a.n_sms + sw_blocks(behind, d.second);
+    if (is_expert || p->n_strips > PER_SM * most * (int64_t)p->a.n_sms) return {most, most};
+    return divide(p->n_strips, p->a.n_sms);
 }
 
 template <int KIND, int PARTS, bool IS_EXPERT>
@@ -236,11 +207,11 @@ static sw_code run(one_args *p, sw_launch how, sw_err *err)
                          "product of one token", err);
     if (rc != SW_OK) return rc;
     p->n_slices = slices_of(p, n_pairs);
-    const division d = divide(p, IS_EXPERT);
+    const division d = division_of(p, IS_EXPERT);
 
     return sw_start("product of one token", swk_one_token<KIND, PARTS, IS_EXPERT>,
-                    dim3(ctas_of(p, d), (unsigned)n_pairs), N_THREADS, (size_t)size_bytes, how,
-                    err, *p, d);
+                    dim3(ctas_of(p->n_strips, p->a.n_sms, d), (unsigned)n_pairs), N_THREADS,
+                    (size_t)size_bytes, how, err, *p, d);
 }
 
 template <int KIND> static sw_code run_kind(one_args *p, sw_launch how, sw_err *err)
