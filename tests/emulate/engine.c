@@ -261,6 +261,24 @@ void emu_bulk_load_many(const emu_operand *op)
         if (op[4].in >> rank & 1) ask(t, (uint32_t)op[0].in, (uint32_t)op[3].in, rank);
 }
 
+/* What a thread stores in another block's memory, whose mbarrier is told of it: as a load that is
+ * made at once. */
+static void send(const emu_operand *op, int n)
+{
+    const uint32_t address = (uint32_t)op[0].in;
+    struct emu_mbarrier *b = emu_mbarrier_at((uint32_t)op[n + 1].in);
+    uint32_t *to = emu_shared_pointer(address);
+
+    if ((uintptr_t)to % (4 * (unsigned)n)) emu_fault("%d words sent are not aligned", n);
+    emu_engine_write(to, 4 * (size_t)n, emu_mbarrier_clock(b));
+    for (int i = 0; i < n; i++) to[i] = (uint32_t)op[1 + i].in;
+    emu_mbarrier_brought(b, 4 * (uint32_t)n);
+}
+
+void emu_send_2(const emu_operand *op) { send(op, 2); }
+
+void emu_send_4(const emu_operand *op) { send(op, 4); }
+
 static transfer box_of(uint64_t map, const emu_operand *at, uint32_t rank)
 {
     transfer t = {.map = map_at(map, rank)};

@@ -309,6 +309,8 @@ static const struct {
     {"mapa.shared::cluster.u32 %0, %1, %2;", map},
     {"ld.shared::cluster.v2", load_remote_2},
     {"ld.shared::cluster.v4", load_remote_4},
+    {"st.async.shared::cluster.mbarrier::complete_tx::bytes.v2", emu_send_2},
+    {"st.async.shared::cluster.mbarrier::complete_tx::bytes.v4", emu_send_4},
     {"st.shared.v4.u32 [%0], {%1, %1, %1, %1};", store_same},
     {"st.shared.v4", store_4},
     {"st.shared.f32 [%0], %1;", store_1},

@@ -17,6 +17,7 @@
 #include "kernels/engine/engine.h"
 #include "tests/gpu/support/device_case.h"
 #include "tests/gpu/support/emulated.h"
+#include "tests/support/toys/open_model.h"
 
 #define SEQS 2
 #define ROOM 5 /* positions behind the newest key, which hold NaNs */
@@ -208,6 +209,95 @@ static void check_cases(int sm)
     }
 }
 
+/* ---- heads that are normed and turned ---- */
+
+#define TURNED_BOUND 5e-4 /* some values round to the next BF16 */
+
+static float *random_floats(int64_t n, double spread, uint64_t seed)
+{
+    float *values = malloc(4 * (size_t)n), *d;
+
+    (void)device_random_rows(gpu, values, n, spread, seed);
+    d = device_copy(gpu, values, 4 * n);
+    free(values);
+    return d;
+}
+
+/* What attention puts out and leaves as the newest keys, by the kernel that `sm` has. */
+static void attend_turned(float *out, float *newest, const newest_case *c, const newest_cache *k,
+                          const newest_cache *v, sw_attn_args a, sw_heads_args heads)
+{
+    const int64_t k_width = c->kv_heads * c->dim, n_out = SEQS * c->heads * c->v_dim;
+    float *rows, *cache;
+
+    a.k = (sw_bf16_rows){heads.k_cache = cache_on_device(k, c, false), k_width};
+    a.v = (sw_bf16_rows){heads.v_cache = cache_on_device(v, c, false), c->kv_heads * c->v_dim};
+    MUST(sw_device_fill(gpu, a.out.d, 0xff, 2 * n_out, err));
+    MUST(attend(&a, &heads, err));
+    check_same_bytes(heads.v_cache, v);
+    rows = device_fetch(gpu, a.out.d, n_out);
+    cache = device_fetch(gpu, heads.k_cache, SEQS * a.capacity * k_width);
+    memcpy(out, rows, 4 * (size_t)n_out);
+    for (int64_t seq = 0; seq < SEQS; seq++)
+        memcpy(newest + seq * k_width,
+               cache + (seq * a.capacity + c->n_keys - 1) * k_width, 4 * (size_t)k_width);
+    free(rows), free(cache);
+}
+
+/* Queries and new keys normed, turned or both, as the kernel of any device has them. */
+static void check_turned(const newest_case *c, bool has_norm, bool turns)
+{
+    const int64_t capacity = c->n_keys + ROOM, n_q = SEQS * c->heads * c->dim;
+    const int64_t k_width = c->kv_heads * c->dim, v_width = c->kv_heads * c->v_dim;
+    const int64_t n_angles = capacity * c->dim / 2, n_out = SEQS * c->heads * c->v_dim;
+    const int32_t first[SEQS] = {c->n_keys - 1, c->n_keys - 1};
+    newest_cache k = make_cache(c, c->dim, SW_KV_FLOATS, 2);
+    newest_cache v = make_cache(c, c->v_dim, SW_KV_FLOATS, 3);
+    float *q = calloc((size_t)n_q, 4), *out[2], *newest[2];
+    sw_attn_args a = {.n_seqs = SEQS, .seq_len = 1, .capacity = capacity, .n_heads = c->heads,
+                      .n_kv_heads = c->kv_heads, .head_dim = c->dim, .v_head_dim = c->v_dim,
+                      .scale = (float)(1 / sqrt(c->dim)), .n_sms = 132, .k_seq = capacity * k_width,
+                      .v_seq = capacity * v_width, .cache_is_there = true};
+    sw_heads_args heads = {.n = SEQS, .seq_len = 1, .capacity = capacity, .n_heads = c->heads,
+                           .n_kv_heads = c->kv_heads, .head_dim = c->dim, .v_head_dim = c->v_dim,
+                           .rope_dim = c->dim, .eps = 1e-6f};
+
+    a.q = heads.q = (sw_bf16_rows){device_random_rows(gpu, q, n_q, 1.5, 1), c->heads * c->dim};
+    a.first = heads.first = device_copy(gpu, first, sizeof first);
+    a.out = (sw_bf16_rows){device_copy(gpu, q, 2 * n_out), c->heads * c->v_dim};
+    heads.k = (sw_bf16_rows){device_copy(gpu, k.newest, 2 * SEQS * k_width), k_width};
+    heads.v = (sw_bf16_rows){device_copy(gpu, v.newest, 2 * SEQS * v_width), v_width};
+    if (has_norm) heads.q_norm = random_floats(c->dim, 1, 4);
+    if (has_norm) heads.k_norm = random_floats(c->dim, 1, 5);
+    if (turns) heads.cos = random_floats(n_angles, 1, 6);
+    if (turns) heads.sin = random_floats(n_angles, 1, 7);
+    MUST(sw_device_take(&a.scratch, gpu, sw_cuda_decode_scratch_bytes(&a), 1, "test", err));
+    MUST(sw_device_fill(gpu, a.scratch, 0, sw_cuda_decode_scratch_bytes(&a), err));
+    for (int i = 0; i < 2; i++) {
+        out[i] = malloc(4 * (size_t)n_out);
+        newest[i] = malloc(4 * (size_t)(SEQS * k_width));
+        a.sm = i ? 90 : 0;
+        attend_turned(out[i], newest[i], c, &k, &v, a, heads);
+    }
+    print_message("%d/%d heads of %d after %d%s%s: %.1e, keys %.1e\n", c->heads, c->kv_heads,
+                  c->dim, c->n_keys - 1, has_norm ? ", normed" : "", turns ? ", turned" : "",
+                  relative_l2(out[1], out[0], n_out),
+                  relative_l2(newest[1], newest[0], SEQS * k_width));
+    assert_true(relative_l2(out[1], out[0], n_out) < TURNED_BOUND);
+    assert_true(relative_l2(newest[1], newest[0], SEQS * k_width) < TURNED_BOUND);
+    for (int i = 0; i < 2; i++) free(out[i]), free(newest[i]);
+    free(q), free(k.bytes), free(k.newest), free(v.bytes), free(v.newest);
+}
+
+static void test_turned(void **state)
+{
+    (void)state;
+    if (sw_device_about(gpu)->arch != 90) skip();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int how_made = 0; how_made < 4; how_made++)
+            check_turned(&cases[i], how_made & 1, how_made & 2);
+}
+
 static void test_any_device(void **state)
 {
     (void)state;
@@ -226,6 +316,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_device),
         cmocka_unit_test(test_here),
+        cmocka_unit_test(test_turned),
     };
     const int missing = device_open(&gpu);
     int failed;

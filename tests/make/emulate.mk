@@ -25,7 +25,7 @@ EMU_GEMM_GEN := $(addprefix $(BUILD)/gen/kernels/cuda/gemm/,$(addprefix weight_o
              $(addprefix persistent/w4a16_persistent_bf16,.cu _fused.cu)) \
              $(foreach kind,int8 e4m3 int4_e4m3,$(addsuffix _$(kind).cu,$(addprefix quantized_input/,split_k/w8a8_split_k \
              two_ctas/w8a8_two_ctas persistent/w8a8_persistent))))
-EMU_REST  := $(addprefix kernels/cuda/,$(addprefix attention/attention_,decode.cu wgmma.cu widen.cu) $(addprefix experts/routed_,few.cu many.cu \
+EMU_REST  := $(addprefix kernels/cuda/,$(addprefix attention/attention_,decode.cu few.cu wgmma.cu widen.cu) $(addprefix experts/routed_,few.cu many.cu \
              run.cu tall.cu wide.cu sort.cu))
 EMU_REST_GEN := $(foreach kind,int8 e4m3 int4_e4m3,$(BUILD)/gen/kernels/cuda/experts/routed_bytes_$(kind).cu)
 EMU_HOPPER := $(addprefix test_,gemm gemm_blocks gemm_gates gemm_parts engine_ops engine_products newest_key routed)

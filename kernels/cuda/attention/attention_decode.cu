@@ -2,6 +2,7 @@
 #include "kernels/cuda/attention/attention_decode.h"
 
 #include "kernels/cuda/attention/attention_decode.cuh"
+#include "kernels/cuda/attention/attention_few.h"
 #include "kernels/cuda/gemm/tensor_map.cuh"
 
 #define KEYS_MAX 65536 /* of all sequences */
@@ -82,6 +83,7 @@ extern "C" sw_code sw_cuda_attention_decode_copied(const sw_attn_args *a,
                                                    const sw_heads_args *heads, sw_launch how,
                                                    sw_err *err)
 {
+    if (sw_attention_few_suits(a, heads)) return sw_cuda_attention_few(a, heads, how, err);
     return run_decode<copied_launch>(a, heads, how, err);
 }
 

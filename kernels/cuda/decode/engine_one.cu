@@ -18,6 +18,7 @@
 #include "kernels/cuda/decode/engine_one_args.cuh"
 #include "kernels/cuda/decode/engine_one_input.cuh"
 #include "kernels/cuda/decode/engine_one_output.cuh"
+#include "kernels/cuda/ptx/caches.cuh"
 
 /* ---- the output ---- */
 
@@ -206,6 +207,7 @@ static sw_code run(one_args *p, sw_launch how, sw_err *err)
                                                    size_bytes),
                          "product of one token", err);
     if (rc != SW_OK) return rc;
+    sw_divide_as_products(swk_one_token<KIND, PARTS, IS_EXPERT>);
     p->n_slices = slices_of(p, n_pairs);
     const division d = division_of(p, IS_EXPERT);
 
