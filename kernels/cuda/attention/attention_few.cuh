@@ -1,14 +1,15 @@
 /* attention_few.cuh - attention of one query a sequence over short caches, where there are few
  * groups of heads: what a single sequence takes a step, on Hopper.
  *
- * As attention_decode.cuh has it, for heads of 128 in BF16 and nothing unusual. What such a step
- * waits for is not keys but what stands between two products: so this is small, in code and in what
- * a CTA takes of a multiprocessor. CTAs of four warps find room beside those of the product ahead,
- * ask for their keys and wait while it runs, and the product behind fills its rings beside them.
+ * As attention_decode.cuh has it, for heads of D = 64 or 128 in BF16 and nothing unusual. What such
+ * a step waits for is not keys but what stands between two products: so this is small, in code and
+ * in what a CTA takes of a multiprocessor. CTAs of four warps find room beside those of the product
+ * ahead, ask for their keys and wait while it runs, and the product behind fills its rings beside
+ * them.
  *
  *   one cluster    the heads of a sequence that share keys: 8 CTAs, 32 warps
  *   one warp       tiles of 16 keys, w, w + 32, ...; neighbours go to different CTAs
- *   eight lanes    prepare a head: each has 8 dims and those 64 further on, which turn together
+ *   D / 16 lanes   prepare a head: each has 8 dims and those D / 2 further on, which turn together
  *
  * Each warp sends what it found for head h to CTA h, whose mbarrier counts the bytes; that CTA adds
  * them up in the order of the warps.
@@ -26,10 +27,7 @@
 #define FEW_WARPS 4
 #define FEW_PARTS (FEW_CTAS * FEW_WARPS) /* one lane each when they are added up */
 #define FEW_HEADS 8
-#define FEW_DIM 128
-#define FEW_STEPS (FEW_DIM / 16)
 #define FEW_SLOTS 2 /* at most */
-#define FEW_TILE_BYTES (TILE_KEYS * FEW_DIM * 4) /* keys, then values */
 #define LOG2_E 1.4426950408889634f
 
 struct few_maps {
@@ -40,7 +38,7 @@ struct few_args {
     sw_bf16_rows q, out;
     sw_bf16_rows k, v;          /* the newest, as their products left them; NULL: in the cache */
     sw_bf16 *k_cache, *v_cache; /* where these go */
-    const float *q_norm, *k_norm, *cos, *sin;
+    const float *q_norm, *k_norm, *cos, *sin, *sinks;
     const int32_t *first;
     int64_t capacity;
     int n_heads, n_kv_heads; /* heads of a group; groups of a sequence */
@@ -50,11 +48,13 @@ struct few_args {
 };
 
 /* Behind the rings. */
-struct few_state {
-    float sums[FEW_PARTS][FEW_DIM]; /* of this CTA's head, dims as few_dim has them */
-    float2 tops[FEW_PARTS];         /* the maximum and the sum of weights */
-    uint4 q[FEW_STEPS][33];         /* operands A of a step, by lane */
-    uint4 fresh[2][FEW_DIM / 8];    /* the new key and value */
+template <int D> struct few_state {
+    static constexpr int dims = D, steps = D / 16;
+    static constexpr int tile_bytes = TILE_KEYS * D * 4; /* keys, then values */
+    float sums[FEW_PARTS][D]; /* of this CTA's head, dims as few_finish reads them */
+    float2 tops[FEW_PARTS];   /* the maximum and the sum of weights */
+    uint4 q[D / 16][33];      /* operands A of a step, by lane */
+    uint4 fresh[2][D / 8];    /* the new key and value */
     uint64_t bars[FEW_WARPS][FEW_SLOTS], done;
 };
 
@@ -84,61 +84,65 @@ static __device__ __forceinline__ int few_part(void)
 }
 
 /* Keys and values of a tile into a slot; a warp. */
+template <int D>
 static __device__ __forceinline__ void few_ask(const few_maps &maps, const few_job &j, int tile,
                                                uint32_t to, uint32_t bar)
 {
     const uint64_t policy = sw_policy_evict_first();
 
-    sw_warp_expect(bar, FEW_TILE_BYTES);
+    sw_warp_expect(bar, few_state<D>::tile_bytes);
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const int at[4] = {i % 2 * 64, j.kv_head, j.oldest + tile * TILE_KEYS, j.seq};
+    for (int i = 0; i < 2 * D / 64; i++) {
+        const int at[4] = {i % (D / 64) * 64, j.kv_head, j.oldest + tile * TILE_KEYS, j.seq};
 
-        sw_warp_load_4d(to + i * BLOCK_BYTES, i < 2 ? &maps.k : &maps.v, at, bar, policy);
+        sw_warp_load_4d(to + i * BLOCK_BYTES, i < D / 64 ? &maps.k : &maps.v, at, bar, policy);
     }
 }
 
 /* ---- heads ---- */
 
-/* What eight lanes prepare: queries, then the new key and value. A lane has dims 8i to 8i + 7 and
- * those 64 further on. */
-struct few_item {
-    int at, lane; /* of the group; of the item's eight */
+/* What D / 16 lanes prepare: queries, then the new key and value. A lane has dims 8i to 8i + 7 and
+ * those D / 2 further on. */
+template <int D> struct few_item {
+    static constexpr int lanes = D / 16;
+    int at, lane; /* of the group; of the item's */
     bool is_query, is_there, is_turned;
     const sw_bf16 *from;
     sw_eight c, s, low, high; /* by how much dims turn; the norm's weights */
 };
 
-static __device__ __forceinline__ void few_hold(few_item &item, const few_args &a,
+template <int D>
+static __device__ __forceinline__ void few_hold(few_item<D> &item, const few_args &a,
                                                 const few_job &j)
 {
-    const int i = item.at = (int)threadIdx.x / 8;
+    const int i = item.at = (int)threadIdx.x / few_item<D>::lanes;
     const bool is_value = i > a.n_heads;
     const sw_bf16_rows &rows = i < a.n_heads ? a.q : is_value ? a.v : a.k;
     const float *norm = i < a.n_heads ? a.q_norm : a.k_norm;
 
-    item.lane = (int)threadIdx.x % 8;
+    item.lane = (int)threadIdx.x % few_item<D>::lanes;
     item.is_query = i < a.n_heads;
     item.is_there = i < a.n_heads + 2 * j.remembers;
     item.is_turned = item.is_query ? a.prepares_queries : !is_value;
     item.from = rows.d + j.seq * rows.stride +
-                (item.is_query ? j.kv_head * a.n_heads + i : j.kv_head) * FEW_DIM + 8 * item.lane;
+                (item.is_query ? j.kv_head * a.n_heads + i : j.kv_head) * D + 8 * item.lane;
 #pragma unroll
     for (int e = 0; e < 8; e++) item.c.v[e] = item.low.v[e] = item.high.v[e] = 1, item.s.v[e] = 0;
     if (item.is_turned && a.cos) {
-        const int64_t at = (int64_t)(j.there - 1) * (FEW_DIM / 2) + 8 * item.lane;
+        const int64_t at = (int64_t)(j.there - 1) * (D / 2) + 8 * item.lane;
 
         item.c = sw_load_floats(a.cos + at);
         item.s = sw_load_floats(a.sin + at);
     }
     if (item.is_turned && norm) {
         item.low = sw_load_floats(norm + 8 * item.lane);
-        item.high = sw_load_floats(norm + FEW_DIM / 2 + 8 * item.lane);
+        item.high = sw_load_floats(norm + D / 2 + 8 * item.lane);
     }
 }
 
 /* Norm and turn. */
-static __device__ __forceinline__ void few_turn(sw_eight &x, sw_eight &y, const few_item &item,
+template <int D>
+static __device__ __forceinline__ void few_turn(sw_eight &x, sw_eight &y, const few_item<D> &item,
                                                 const few_args &a)
 {
     if (a.q_norm || a.k_norm) {
@@ -148,8 +152,9 @@ static __device__ __forceinline__ void few_turn(sw_eight &x, sw_eight &y, const 
 #pragma unroll
         for (int e = 0; e < 8; e++) sum += x.v[e] * x.v[e] + y.v[e] * y.v[e];
 #pragma unroll
-        for (int step = 4; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
-        const float scale = has_norm ? rsqrtf(sum / FEW_DIM + a.eps) : 1.0f;
+        for (int step = few_item<D>::lanes / 2; step; step /= 2)
+            sum += __shfl_xor_sync(~0u, sum, step);
+        const float scale = has_norm ? rsqrtf(sum / D + a.eps) : 1.0f;
 
 #pragma unroll
         for (int e = 0; e < 8; e++) {
@@ -167,8 +172,9 @@ static __device__ __forceinline__ void few_turn(sw_eight &x, sw_eight &y, const 
 }
 
 /* Eight dims of a query, half of a step: rounded, and what that left. */
-static __device__ __forceinline__ void few_lay_out(few_state &s, const few_item &item, sw_eight &x,
-                                                   int step)
+template <int D>
+static __device__ __forceinline__ void few_lay_out(few_state<D> &s, const few_item<D> &item,
+                                                   sw_eight &x, int step)
 {
     uint2 *to = (uint2 *)&s.q[step + item.lane / 2][item.at * 4] + item.lane % 2;
 
@@ -182,31 +188,32 @@ static __device__ __forceinline__ void few_lay_out(few_state &s, const few_item 
 
 /* Queries as operands, the new key and value as the cache has them: into shared memory, and by one
  * CTA of the cluster into the cache. */
-static __device__ __forceinline__ void few_prepare(few_state &s, const few_item &item,
+template <int D>
+static __device__ __forceinline__ void few_prepare(few_state<D> &s, const few_item<D> &item,
                                                    const few_args &a, const few_job &j)
 {
     const uint4 none = make_uint4(0, 0, 0, 0);
 
-    if ((int)threadIdx.x / 32 * 4 >= a.n_heads + 2 * j.remembers) return;
+    if ((int)threadIdx.x / 32 * 32 / few_item<D>::lanes >= a.n_heads + 2 * j.remembers) return;
     const uint4 raw_low = item.is_there ? *(const uint4 *)item.from : none;
-    const uint4 raw_high = item.is_there ? *(const uint4 *)(item.from + FEW_DIM / 2) : none;
+    const uint4 raw_high = item.is_there ? *(const uint4 *)(item.from + D / 2) : none;
     sw_eight x = sw_unpack8(raw_low), y = sw_unpack8(raw_high);
 
     few_turn(x, y, item, a);
     if (item.is_query) {
         few_lay_out(s, item, x, 0);
-        few_lay_out(s, item, y, FEW_STEPS / 2);
+        few_lay_out(s, item, y, few_state<D>::steps / 2);
     } else if (item.is_there) {
         const bool is_value = item.at > a.n_heads;
         sw_bf16 *fresh = (sw_bf16 *)s.fresh[is_value] + 8 * item.lane;
         sw_bf16 *cache = (is_value ? a.v_cache : a.k_cache) + 8 * item.lane +
-                         ((j.seq * a.capacity + j.there - 1) * a.n_kv_heads + j.kv_head) * FEW_DIM;
+                         ((j.seq * a.capacity + j.there - 1) * a.n_kv_heads + j.kv_head) * D;
 
         sw_store8(fresh, x);
-        sw_store8(fresh + FEW_DIM / 2, y);
+        sw_store8(fresh + D / 2, y);
         if (blockIdx.x) return;
         sw_store8(cache, x);
-        sw_store8(cache + FEW_DIM / 2, y);
+        sw_store8(cache + D / 2, y);
     }
 }
 
@@ -214,18 +221,20 @@ static __device__ __forceinline__ void few_prepare(few_state &s, const few_item 
 
 /* Of the head lane / 4 the maximum and this lane's share of the weights' sum; of heads
  * lane % 4 * 2 and the next the sums of values. */
-struct few_sums {
-    float top, sum, out[FEW_STEPS][4];
+template <int D> struct few_sums {
+    float top, sum, out[D / 16][4];
 };
 
 /* Row n_rows - 1 of the last tile's keys or values, and zeros in those behind. */
-static __device__ __forceinline__ void few_put_fresh(uint32_t tile, const few_state &s, int which,
-                                                     int n_rows, int remembers)
+template <int D>
+static __device__ __forceinline__ void few_put_fresh(uint32_t tile, const few_state<D> &s,
+                                                     int which, int n_rows, int remembers)
 {
-    const int chunk = threadIdx.x % 16;
+    constexpr int chunks = D / 8;
+    const int lane = threadIdx.x % 32, chunk = lane % chunks;
 
 #pragma unroll 1
-    for (int row = n_rows - remembers + threadIdx.x % 32 / 16; row < TILE_KEYS; row += 2) {
+    for (int row = n_rows - remembers + lane / chunks; row < TILE_KEYS; row += 32 / chunks) {
         const uint4 v = row < n_rows ? s.fresh[which][chunk] : make_uint4(0, 0, 0, 0);
 
         asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(tile + chunk_at(row, chunk)),
@@ -236,15 +245,16 @@ static __device__ __forceinline__ void few_put_fresh(uint32_t tile, const few_st
 
 /* Weights of a lane's four keys of a tile relative to the running maximum, to which `sums` is
  * brought. */
-static __device__ __forceinline__ void few_weigh(float (&weight)[4], few_sums &sums,
-                                                 const few_state &s, uint32_t tile, float scale,
-                                                 int n_keys, bool is_first)
+template <int D>
+static __device__ __forceinline__ void few_weigh(float (&weight)[4], few_sums<D> &sums,
+                                                 const few_state<D> &s, uint32_t tile,
+                                                 float scale, int n_keys, bool is_first)
 {
     const int lane = threadIdx.x % 32;
     float product[2][4] = {};
 
 #pragma unroll
-    for (int at = 0; at < FEW_STEPS; at += 2)
+    for (int at = 0; at < D / 16; at += 2)
 #pragma unroll
         for (int t = 0; t < 2; t++) {
             const uint4 v =
@@ -276,7 +286,7 @@ static __device__ __forceinline__ void few_weigh(float (&weight)[4], few_sums &s
 
         sums.sum *= shrink;
 #pragma unroll
-        for (int i = 0; i < FEW_STEPS; i++) {
+        for (int i = 0; i < D / 16; i++) {
             sums.out[i][0] *= one, sums.out[i][2] *= one;
             sums.out[i][1] *= two, sums.out[i][3] *= two;
         }
@@ -289,7 +299,8 @@ static __device__ __forceinline__ void few_weigh(float (&weight)[4], few_sums &s
     }
 }
 
-static __device__ __forceinline__ void few_add(few_sums &sums, float (&weight)[4], uint32_t tile)
+template <int D>
+static __device__ __forceinline__ void few_add(few_sums<D> &sums, float (&weight)[4], uint32_t tile)
 {
     const int lane = threadIdx.x % 32;
     typedef elements<sw_bf16> E;
@@ -297,7 +308,7 @@ static __device__ __forceinline__ void few_add(few_sums &sums, float (&weight)[4
     const uint32_t rest[2] = {sw_pack2(weight[0], weight[1]), sw_pack2(weight[2], weight[3])};
 
 #pragma unroll
-    for (int at = 0; at < FEW_STEPS; at++) {
+    for (int at = 0; at < D / 16; at++) {
         const uint4 v = sw_load_transposed(
             tile + chunk_at(lane % 8 + lane / 16 * 8, at * 2 + lane / 8 % 2));
         const uint32_t operand[4] = {v.x, v.y, v.z, v.w};
@@ -307,31 +318,33 @@ static __device__ __forceinline__ void few_add(few_sums &sums, float (&weight)[4
     }
 }
 
-static __device__ __forceinline__ void few_walk(few_sums &sums, few_state &s, uint32_t ring,
+template <int D>
+static __device__ __forceinline__ void few_walk(few_sums<D> &sums, few_state<D> &s, uint32_t ring,
                                                 const few_maps &maps, const few_args &a,
                                                 const few_job &j)
 {
+    constexpr int tile_bytes = few_state<D>::tile_bytes;
     const uint32_t bars = sw_smem_addr(s.bars[threadIdx.x / 32]);
     int slot = 0;
     uint32_t parity = 0;
 
 #pragma unroll 1
     for (int i = few_part(); i < j.n_tiles; i += FEW_PARTS) {
-        const uint32_t tile = ring + slot * FEW_TILE_BYTES;
+        const uint32_t tile = ring + slot * tile_bytes;
         const int n_keys = j.there - j.oldest - i * TILE_KEYS;
         float weight[4];
 
         sw_mbar_wait(bars + 8 * slot, parity);
         if (n_keys <= TILE_KEYS) {
             if (j.remembers) few_put_fresh(tile, s, 0, n_keys, true);
-            few_put_fresh(tile + FEW_TILE_BYTES / 2, s, 1, n_keys, j.remembers);
+            few_put_fresh(tile + tile_bytes / 2, s, 1, n_keys, j.remembers);
             __syncwarp();
         }
         few_weigh(weight, sums, s, tile, a.scale, n_keys, i < FEW_PARTS);
-        few_add(sums, weight, tile + FEW_TILE_BYTES / 2);
+        few_add(sums, weight, tile + tile_bytes / 2);
         __syncwarp();
         if (i + a.n_slots * FEW_PARTS < j.n_tiles)
-            few_ask(maps, j, i + a.n_slots * FEW_PARTS, tile, bars + 8 * slot);
+            few_ask<D>(maps, j, i + a.n_slots * FEW_PARTS, tile, bars + 8 * slot);
         if (++slot == a.n_slots) slot = 0, parity ^= 1;
     }
 }
@@ -354,10 +367,9 @@ static __device__ __forceinline__ void few_send8(uint32_t to, float x, float y, 
                  : "memory");
 }
 
-#define FEW_SENT_BYTES (FEW_DIM * 4 + 8) /* of a part to a head */
-
-/* A part's sums: those of two heads by a lane, each to the CTA of that number. */
-static __device__ __forceinline__ void few_send(few_state &s, few_sums &sums, int n_heads)
+/* A part's sums: those of two heads by a lane, each to the CTA of that number; 4 D + 8 bytes. */
+template <int D>
+static __device__ __forceinline__ void few_send(few_state<D> &s, few_sums<D> &sums, int n_heads)
 {
     const int lane = threadIdx.x % 32, row = lane / 4, part = few_part();
     const uint32_t bar = sw_smem_addr(&s.done);
@@ -376,7 +388,7 @@ static __device__ __forceinline__ void few_send(few_state &s, few_sums &sums, in
         const uint32_t its_bar = sw_cluster_map(bar, head);
 
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < D / 32; i++) {
             const float v[4] = {sums.out[2 * i][one], sums.out[2 * i][one + 2],
                                 sums.out[2 * i + 1][one], sums.out[2 * i + 1][one + 2]};
 
@@ -386,27 +398,30 @@ static __device__ __forceinline__ void few_send(few_state &s, few_sums &sums, in
 }
 
 /* This CTA's head: a thread to a dim. A part's sums lie by 4 of rows of two steps' operands. */
-static __device__ __forceinline__ void few_finish(const few_state &s, const few_args &a,
+template <int D>
+static __device__ __forceinline__ void few_finish(const few_state<D> &s, const few_args &a,
                                                   const few_job &j, int n_parts)
 {
     const int lane = threadIdx.x % 32, head = j.kv_head * a.n_heads + (int)blockIdx.x;
     const int dim = (int)threadIdx.x / 32 * 32 + lane % 4 * 8 + lane / 4;
+    const float sink = a.sinks ? a.sinks[head] * LOG2_E : -INFINITY;
     float value = 0;
 
+    if ((int)threadIdx.x >= D) return;
     sw_mbar_wait(sw_smem_addr(&s.done), 0);
     const float2 its = lane < n_parts ? s.tops[lane] : make_float2(-INFINITY, 0);
-    const float weight = sw_exp2(its.x - sw_warp_max(its.x));
-    const float sum = sw_warp_sum(weight * its.y);
+    const float top = fmaxf(sw_warp_max(its.x), sink), weight = sw_exp2(its.x - top);
+    const float sum = sw_warp_sum(weight * its.y) + sw_exp2(sink - top);
 
 #pragma unroll 4
     for (int p = 0; p < n_parts; p++)
         value += __shfl_sync(~0u, weight, p) * s.sums[p][threadIdx.x];
-    a.out.d[j.seq * a.out.stride + head * FEW_DIM + dim] = sw_round16(__fdividef(value, sum));
+    a.out.d[j.seq * a.out.stride + head * D + dim] = sw_round16(__fdividef(value, sum));
 }
 
 /* ---- the kernel ---- */
 
-static __device__ __forceinline__ void few_begin(few_state &s)
+template <int D> static __device__ __forceinline__ void few_begin(few_state<D> &s)
 {
     if (threadIdx.x % 32 == 0) {
 #pragma unroll
@@ -418,20 +433,22 @@ static __device__ __forceinline__ void few_begin(few_state &s)
     __syncwarp();
     /* Heads that are not there are zeros. */
 #pragma unroll 1
-    for (int i = (int)threadIdx.x; i < FEW_STEPS * 33; i += 32 * FEW_WARPS)
+    for (int i = (int)threadIdx.x; i < D / 16 * 33; i += 32 * FEW_WARPS)
         ((uint4 *)s.q)[i] = make_uint4(0, 0, 0, 0);
 }
 
 /* grid (FEW_CTAS, groups of a sequence, sequences), clusters of FEW_CTAS */
+template <int D>
 static __global__ void __launch_bounds__(32 * FEW_WARPS, 5)
     swk_attention_few_sm90(const __grid_constant__ few_maps maps, few_args a)
 {
     extern __shared__ __align__(1024) uint8_t s_ring[];
-    few_state &s = *(few_state *)(s_ring + a.n_slots * FEW_WARPS * FEW_TILE_BYTES);
+    constexpr int tile_bytes = few_state<D>::tile_bytes;
+    few_state<D> &s = *(few_state<D> *)(s_ring + a.n_slots * FEW_WARPS * tile_bytes);
     const int warp = threadIdx.x / 32;
-    const uint32_t ring = sw_smem_addr(s_ring) + warp * a.n_slots * FEW_TILE_BYTES;
-    few_sums sums = {-INFINITY};
-    few_item item;
+    const uint32_t ring = sw_smem_addr(s_ring) + warp * a.n_slots * tile_bytes;
+    few_sums<D> sums = {-INFINITY};
+    few_item<D> item;
 
     few_begin(s);
     sw_let_next();
@@ -440,11 +457,11 @@ static __global__ void __launch_bounds__(32 * FEW_WARPS, 5)
     const int n_parts = min(j.n_tiles, FEW_PARTS);
 
     if (threadIdx.x == 0 && (int)blockIdx.x < a.n_heads)
-        sw_mbar_expect(sw_smem_addr(&s.done), (uint32_t)n_parts * FEW_SENT_BYTES);
+        sw_mbar_expect(sw_smem_addr(&s.done), (uint32_t)n_parts * (4 * D + 8));
 #pragma unroll 1
     for (int i = 0; i < a.n_slots; i++)
         if (few_part() + i * FEW_PARTS < j.n_tiles)
-            few_ask(maps, j, few_part() + i * FEW_PARTS, ring + i * FEW_TILE_BYTES,
+            few_ask<D>(maps, j, few_part() + i * FEW_PARTS, ring + i * tile_bytes,
                     sw_smem_addr(&s.bars[warp][i]));
     few_hold(item, a, j);
     sw_cluster_sync();
