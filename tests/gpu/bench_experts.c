@@ -165,7 +165,7 @@ static void order_codes(layer *l, sw_tiles *t, uint8_t *d_codes)
 
     all.codes = d_codes;
     all.n_out *= l->n_experts;
-    if (sw_column_tiles_order(&all, &act, &l->device, NULL, &err) != SW_OK)
+    if (sw_column_tiles_order_expert(&all, &act, &l->device, NULL, &err) != SW_OK)
         bench_must(1, err.text);
     t->in_columns = all.in_columns;
 }

@@ -2,6 +2,7 @@
  * scale for each 128: kernels that multiply these scales before the sums, and codes in the order of
  * columns.
  * Exit 77 without a GPU. */
+#include <cuda_runtime_api.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,6 +101,42 @@ static void many_tokens(void **state)
     }
 }
 
+/* Codes of experts with scales of channels: no product here takes them in columns, and they come
+ * back as they were. */
+static void codes_come_back(void **state)
+{
+    const gpu_shape s = {.m = 40, .n_out = 200, .k_in = 320, .num = SW_NUM_E4M3, .dtype = BF,
+                         .scale_dtype = BF, .scope = SW_ACT_TOKEN, .x_num = SW_NUM_E4M3};
+    const sw_cuda_device device = {90, 132};
+    const size_t n_bytes = (size_t)sw_tiles_codes_bytes(&sw_nums[SW_NUM_E4M3], s.n_out, s.k_in);
+    uint8_t *was = malloc(n_bytes), *is = malloc(n_bytes), *d_codes;
+    sw_cuda_plan plan;
+    sw_tiles *tiles;
+    sw_err err = {0};
+    gpu_case c;
+
+    (void)state;
+    gpu_case_new(&c, &s);
+    tiles = &c.problem.tiles;
+    assert_int_equal(cudaMemcpy(was, tiles->codes, n_bytes, cudaMemcpyDeviceToHost), cudaSuccess);
+    assert_int_equal(sw_column_tiles_order(tiles, &c.problem.act, &device, NULL, &err), SW_OK);
+    assert_false(tiles->in_columns);
+    assert_int_equal(sw_column_tiles_order_expert(tiles, &c.problem.act, &device, NULL, &err),
+                     SW_OK);
+    assert_true(tiles->in_columns && sw_column_tiles_are_experts(tiles));
+    assert_int_equal(sw_cuda_gemm_plan(&plan, &c.problem, &device, NULL, &err), SW_E_UNSUPPORTED);
+    assert_int_equal(cudaMemcpy(is, tiles->codes, n_bytes, cudaMemcpyDeviceToHost), cudaSuccess);
+    assert_memory_not_equal(is, was, n_bytes);
+    assert_int_equal(cudaMalloc((void **)&d_codes, n_bytes), cudaSuccess);
+    assert_int_equal(sw_column_tiles_undo(d_codes, tiles, NULL, &err), SW_OK);
+    assert_int_equal(cudaMemcpy(is, d_codes, n_bytes, cudaMemcpyDeviceToHost), cudaSuccess);
+    assert_memory_equal(is, was, n_bytes);
+    assert_int_equal(cudaFree(d_codes), cudaSuccess);
+    gpu_case_free(&c);
+    free(was);
+    free(is);
+}
+
 /* Every tile of pairs of CTAs: bytes as of the kernel that takes any scales, unless a pair shares
  * k, which adds in another order. */
 static void some_hundred_tokens(void **state)
@@ -184,6 +221,7 @@ static void few_tokens(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(many_tokens),
+                                       cmocka_unit_test(codes_come_back),
                                        cmocka_unit_test(some_hundred_tokens),
                                        cmocka_unit_test(few_tokens)};
 

@@ -39,31 +39,26 @@ static const int rows_4bit[] = {8, 16, 32, 48, 64, 96, 128};
 static const int rows_bytes[] = {16, 32, 64, 128, 256};
 #endif
 
-/* E4M3 in groups whose codes stay in rows has the least and the most rows alone. */
-static bool has_groups_in_rows(const routed_shape *s)
+/* E4M3 whose codes stay in rows has the least and the most rows alone. */
+static bool stays_in_rows(const routed_shape *s)
 {
-    return s->scheme == ROUTED_FP8_BLOCK && (!s->scale_rows || s->keeps_order);
+    return s->keeps_order || (s->scheme == ROUTED_FP8_BLOCK && !s->scale_rows);
 }
 
 static int rows_of(const routed_shape *s, int i)
 {
-    if (has_groups_in_rows(s)) return i ? 128 : 16;
+    if (stays_in_rows(s)) return i ? 128 : 16;
     return routed_shape_has_bytes(s) ? rows_bytes[i] : rows_4bit[i];
 }
 
-/* 256 rows have int8, and E4M3 in blocks. */
-static bool has_256_rows(const routed_shape *s)
-{
-    return s->scheme == ROUTED_W8A8 || s->scheme == ROUTED_FP8_BLOCK;
-}
-
+/* Of inputs of bytes W4AFP8 has no 256. */
 static int n_rows_of(const routed_shape *s)
 {
     const int n_bytes = (int)(sizeof rows_bytes / sizeof *rows_bytes);
 
-    if (has_groups_in_rows(s)) return 2;
+    if (stays_in_rows(s)) return 2;
     if (!routed_shape_has_bytes(s)) return (int)(sizeof rows_4bit / sizeof *rows_4bit);
-    return has_256_rows(s) ? n_bytes : n_bytes - 1;
+    return n_bytes - (s->scheme == ROUTED_W4AFP8);
 }
 
 static void must_be_near(routed_case *c, int rows)
@@ -111,15 +106,16 @@ static void each_as_it_is(const routed_shape *shape, void (*must)(routed_case *c
     routed_case_free(&c);
 }
 
-/* Groups of E4M3 with scales of channels, then of blocks. */
+/* E4M3 in rows, then in columns: of groups, with scales of channels and of blocks. */
 static void each(const routed_shape *shape, void (*must)(routed_case *c, int rows))
 {
-    routed_shape blocks = *shape;
+    routed_shape other = *shape;
 
     each_as_it_is(shape, must);
-    if (shape->scheme != ROUTED_FP8_BLOCK) return;
-    blocks.scale_rows = 128;
-    each_as_it_is(&blocks, must);
+    if (shape->scheme == ROUTED_FP8) other.keeps_order = true;
+    else if (shape->scheme == ROUTED_FP8_BLOCK) other.scale_rows = 128;
+    else return;
+    each_as_it_is(&other, must);
 }
 
 /* One token needs no sorting; 3 leave most experts without one. */
@@ -203,6 +199,9 @@ static int64_t group_of(routed_scheme scheme)
     return scheme == ROUTED_FP8 || scheme == ROUTED_W8A8 ? 0 : 128;
 }
 
+/* Channels that share their scales. */
+static int64_t sharing_of(routed_scheme scheme) { return scheme == ROUTED_FP8_BLOCK ? 128 : 0; }
+
 static void bytes(void **state)
 {
     static const int64_t tokens[] = {1, 2, FEW_TOKENS, MANY_TOKENS};
@@ -253,8 +252,7 @@ static void many_rows(void **state)
             routed_case c;
 
             s.scheme = scheme;
-            s.group_elems = group_of(scheme);
-            s.scale_rows = 128;
+            s.group_elems = group_of(scheme), s.scale_rows = sharing_of(scheme);
             s.n_experts = 2, s.top_k = 1, s.hidden = 384, s.wide = 128;
             s.has_bias = i > 2;
             routed_case_new(&c, &s);
@@ -419,6 +417,19 @@ static float *result_of(const routed_shape *s, int rows)
     return y;
 }
 
+static void must_be_as_in_rows(const routed_shape *s, int rows)
+{
+    const size_t n_bytes = (size_t)(s->n_tokens * s->hidden) * sizeof(float);
+    routed_shape as_stored = *s;
+    float *want, *have = result_of(s, rows);
+
+    as_stored.keeps_order = true;
+    want = result_of(&as_stored, rows < 32 ? rows : 128);
+    assert_memory_equal(have, want, n_bytes);
+    free(have);
+    free(want);
+}
+
 /* In either order of codes, and, where a sum has one stage, which nobody can cut, with tokens as
  * rows and as columns. */
 static void same_bytes_in_columns(void **state)
@@ -426,19 +437,10 @@ static void same_bytes_in_columns(void **state)
     routed_shape s = shape_of(MANY_TOKENS / 2, ROUTING_SKEW);
 
     (void)state;
-    s.scheme = ROUTED_FP8_BLOCK, s.scale_rows = 128;
     s.hidden = s.wide = 128;
-    for (int i = 0; i < n_rows_of(&s); i++) {
-        const int rows = rows_of(&s, i);
-        const size_t n_bytes = (size_t)(s.n_tokens * s.hidden) * sizeof(float);
-        routed_shape as_stored = s;
-        float *want, *have = result_of(&s, rows);
-
-        as_stored.keeps_order = true;
-        want = result_of(&as_stored, rows < 32 ? rows : 128);
-        assert_memory_equal(have, want, n_bytes);
-        free(have);
-        free(want);
+    for (s.scheme = ROUTED_FP8; s.scheme <= ROUTED_FP8_BLOCK; s.scheme++) {
+        s.group_elems = group_of(s.scheme), s.scale_rows = sharing_of(s.scheme);
+        for (int i = 0; i < n_rows_of(&s); i++) must_be_as_in_rows(&s, rows_of(&s, i));
     }
 }
 
@@ -447,11 +449,10 @@ static void same_bytes_twice(void **state)
     routed_shape s = shape_of(FEW_TOKENS, ROUTING_SKEW);
 
     (void)state;
-    for (int i = 0; i < n_rows_of(&s); i++) gives_same_bytes(&s, rows_of(&s, i));
-    s.scheme = ROUTED_W8A8, s.group_elems = 0;
-    for (int i = 0; i < n_rows_of(&s); i++) gives_same_bytes(&s, rows_of(&s, i));
-    s.scheme = ROUTED_FP8_BLOCK, s.group_elems = 128, s.scale_rows = 128;
-    for (int i = 0; i < n_rows_of(&s); i++) gives_same_bytes(&s, rows_of(&s, i));
+    for (s.scheme = ROUTED_INT4; s.scheme <= ROUTED_W8A8; s.scheme++) {
+        s.group_elems = group_of(s.scheme), s.scale_rows = sharing_of(s.scheme);
+        for (int i = 0; i < n_rows_of(&s); i++) gives_same_bytes(&s, rows_of(&s, i));
+    }
 }
 
 /* Byte i of what is on the device is another for as long as the test of it takes. */
@@ -537,13 +538,13 @@ static void rows_of_the_plan(void **state)
 {
     static const struct {
         int64_t n_tokens;
-        int n_experts, top_k, of_4bit, of_fp8, of_bytes; /* of_fp8: a scale a channel */
+        int n_experts, top_k, of_4bit, of_bytes;
     } wanted[] = {
-        {1, 256, 8, 8, 16, 16},        {64, 256, 8, 8, 16, 16},     {256, 256, 8, 16, 16, 16},
-        {512, 256, 8, 32, 32, 32},     {1024, 256, 8, 48, 64, 64},  {1536, 256, 8, 64, 64, 64},
-        {2048, 256, 8, 96, 128, 128},  {1, 8, 2, 8, 16, 16},        {16, 8, 2, 8, 16, 16},
-        {4096, 256, 8, 128, 128, 256}, {64, 8, 2, 32, 32, 32},      {128, 8, 2, 48, 64, 64},
-        {48, 8, 8, 48, 64, 64},
+        {1, 256, 8, 8, 16},      {64, 256, 8, 8, 16},     {256, 256, 8, 16, 16},
+        {512, 256, 8, 32, 32},   {1024, 256, 8, 48, 64},  {1536, 256, 8, 64, 64},
+        {2048, 256, 8, 96, 128}, {1, 8, 2, 8, 16},        {16, 8, 2, 8, 16},
+        {64, 8, 2, 32, 32},      {128, 8, 2, 48, 64},     {48, 8, 8, 48, 64},
+        {4096, 256, 8, 128, 256},
     };
     const sw_cuda_device device = {90, 132};
     sw_routed_plan plan;
@@ -554,7 +555,7 @@ static void rows_of_the_plan(void **state)
         routed_shape s = shape_of(2, ROUTING_RANDOM);
         routed_case c;
 
-        s.scheme = scheme, s.group_elems = group_of(scheme), s.scale_rows = 128;
+        s.scheme = scheme, s.group_elems = group_of(scheme), s.scale_rows = sharing_of(scheme);
         routed_case_new(&c, &s);
         for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
             sw_routed p = c.problem;
@@ -563,9 +564,8 @@ static void rows_of_the_plan(void **state)
             p.n_experts = wanted[i].n_experts, p.top_k = wanted[i].top_k;
             assert_int_equal(sw_routed_plan_for(&plan, &p, &device, 0, &err), SW_OK);
 #ifndef SW_CUDA_QUICK
-            assert_int_equal(plan.rows, scheme == ROUTED_INT4  ? wanted[i].of_4bit
-                                        : scheme == ROUTED_FP8 ? wanted[i].of_fp8
-                                                               : wanted[i].of_bytes);
+            assert_int_equal(plan.rows, scheme == ROUTED_INT4 ? wanted[i].of_4bit
+                                                              : wanted[i].of_bytes);
 #endif
         }
         routed_case_free(&c);

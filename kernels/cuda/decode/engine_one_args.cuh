@@ -22,7 +22,7 @@ static one_kind one_kind_of(const sw_fused_args *a)
         return ONE_INT8;
     if (t->spec.num != &sw_nums[SW_NUM_E4M3] || act->num != t->spec.num || a->sm < 89)
         return ONE_COUNT;
-    if (is_one_scale && !has_groups) return ONE_E4M3;
+    if (is_one_scale && !has_groups) return t->in_columns ? ONE_COUNT : ONE_E4M3;
     return act->scope == SW_ACT_GROUP && act->group_elems == UNIT_K &&
                    act->scale_dtype == SW_DTYPE_F32 && is_f32
                ? ONE_E4M3_GROUPS

@@ -3,6 +3,7 @@
 
 #include "formats/base/size.h"
 #include "kernels/cuda/engine/cuda_engine_internal.h"
+#include "kernels/cuda/gemm/column_tiles.h"
 #include "kernels/cuda/ops/mixers/mixers.h"
 #include "kernels/device_sizes.h"
 
@@ -320,14 +321,14 @@ static sw_code run_decoded(sw_device_engine *e, void *d_y, int64_t y_stride, sw_
     return rc == SW_OK ? run_dense(e, d_y, y_stride, false, x, n, &decoded, err) : rc;
 }
 
-/* The plan of a product, and a workspace for it. */
+/* The plan of a product, and a workspace for it, `ahead` bytes of something else before that. */
 static sw_code plan_tiles(sw_cuda_plan *plan, sw_device_engine *e, const sw_cuda_gemm *p,
-                          sw_err *err)
+                          int64_t ahead, sw_err *err)
 {
     const sw_code rc = sw_cuda_gemm_plan(plan, p, &e->device, NULL, err);
 
     if (rc != SW_OK) return rc;
-    return sw_device_grow_work(e, (int64_t)sw_cuda_gemm_workspace_bytes(p, plan), err);
+    return sw_device_grow_work(e, ahead + (int64_t)sw_cuda_gemm_workspace_bytes(p, plan), err);
 }
 
 static sw_cuda_gemm product_of(const sw_device_engine *e, void *d_y, int64_t y_stride,
@@ -336,6 +337,24 @@ static sw_cuda_gemm product_of(const sw_device_engine *e, void *d_y, int64_t y_s
     return (sw_cuda_gemm){.m = n, .d_x = x.d, .x_stride = x.stride, .d_y = d_y,
                           .y_stride = y_stride, .dtype = SW_DTYPE_BF16, .tiles = w->tiles,
                           .act = w->act, .may_overlap = e->how.overlaps};
+}
+
+/* Of codes in the order that only grouped products read: put back for this one. */
+static sw_code run_undone(sw_device_engine *e, const sw_cuda_gemm *in_columns, sw_err *err)
+{
+    const sw_tiles *t = &in_columns->tiles;
+    const int64_t codes_bytes = sw_tiles_codes_bytes(t->spec.num, t->n_out, t->k_in); /* pages */
+    sw_cuda_gemm p = *in_columns;
+    sw_cuda_plan plan;
+    sw_code rc;
+
+    p.tiles.in_columns = false;
+    if ((rc = plan_tiles(&plan, e, &p, codes_bytes, err)) != SW_OK) return rc;
+    p.tiles.codes = e->d_gemm_work;
+    p.may_overlap = false; /* its codes are made by the kernel ahead */
+    rc = sw_column_tiles_undo(e->d_gemm_work, t, e->how.stream, err);
+    if (rc != SW_OK) return rc;
+    return sw_cuda_gemm_run(&p, &plan, (uint8_t *)e->d_gemm_work + codes_bytes, e->how.stream, err);
 }
 
 static sw_code run_tiles(sw_device_engine *e, void *d_y, int64_t y_stride, sw_bf16_rows x,
@@ -347,7 +366,8 @@ static sw_code run_tiles(sw_device_engine *e, void *d_y, int64_t y_stride, sw_bf
 
     if (w->tiles.spec.num == &sw_nums[SW_NUM_E2M1])
         return run_decoded(e, d_y, y_stride, x, n, w, err);
-    rc = plan_tiles(&plan, e, &p, err);
+    if (sw_column_tiles_are_experts(&w->tiles)) return run_undone(e, &p, err);
+    rc = plan_tiles(&plan, e, &p, 0, err);
     return rc == SW_OK ? sw_cuda_gemm_run(&p, &plan, e->d_gemm_work, e->how.stream, err) : rc;
 }
 
@@ -379,7 +399,7 @@ sw_code sw_device_codes_for(sw_made_codes *out, sw_device_engine *e, int64_t n,
 {
     const sw_cuda_gemm p = product_of(e, NULL, 0, (sw_bf16_rows){0}, n, w);
     sw_cuda_plan plan;
-    const sw_code rc = plan_tiles(&plan, e, &p, err);
+    const sw_code rc = plan_tiles(&plan, e, &p, 0, err);
 
     if (rc != SW_OK) return rc;
     *out = (sw_made_codes){.to = sw_cuda_codes_at(e->d_gemm_work, n, w->k_in, &w->act),
@@ -441,7 +461,7 @@ sw_code sw_device_gated_linear(const sw_device_run *run, sw_bf16_rows y, sw_bf16
     sw_code rc;
 
     if (has_codes) return run_codes(run->e, &p, err);
-    rc = plan_tiles(&plan, run->e, &p, err);
+    rc = plan_tiles(&plan, run->e, &p, 0, err);
     return rc == SW_OK ? sw_cuda_gemm_run(&p, &plan, run->e->d_gemm_work, run->e->how.stream, err)
                        : rc;
 }

@@ -4,13 +4,15 @@
  * E2M1 has no product of single linears on the device, which decode it to BF16. Grouped products
  * (experts/routed.h) read its tiles, so where they take all experts of a block those stay as they
  * are stored, a quarter of the bytes; where one expert runs alone (a tap wants its rows),
- * sw_device_linear decodes it then.
+ * sw_device_linear decodes it then. E4M3 with scales of channels it is to read in columns
+ * (gemm/column_tiles.h); of an expert alone sw_device_linear undoes that.
  */
 #include <math.h>
 
 #include "formats/base/size.h"
 #include "kernels/cuda/engine/cuda_engine_internal.h"
 #include "kernels/cuda/experts/routed.h"
+#include "kernels/cuda/gemm/column_tiles.h"
 
 /* ---- those that stay in E2M1 ---- */
 
@@ -188,6 +190,22 @@ static sw_code load_table(sw_expert **out, sw_device_block *b, const sw_device_w
     return rc;
 }
 
+/* Codes to the order that grouped products want, where these take the experts. */
+static sw_code order_codes(sw_device_block *b, sw_err *err)
+{
+    const sw_device_engine *e = b->e;
+    sw_code rc = SW_OK;
+
+    if (!sw_device_routed_can(b)) return SW_OK;
+    for (int i = 0; i < 3; i += 2)
+        for (int64_t x = 0; x < e->m->n_experts && rc == SW_OK; x++) {
+            sw_device_weight *w = &b->experts[i][x];
+
+            rc = sw_column_tiles_order_expert(&w->tiles, &w->act, &e->device, e->how.stream, err);
+        }
+    return rc;
+}
+
 sw_code sw_device_experts_load(sw_device_block *b, const sw_block *from, sw_err *err)
 {
     const int64_t n = b->e->m->n_experts;
@@ -204,5 +222,5 @@ sw_code sw_device_experts_load(sw_device_block *b, const sw_block *from, sw_err 
         rc = stays ? load_stored(b, from, x, err) : load_expert(b, from, x, err);
     for (int i = 0; i < 2 && rc == SW_OK && b->is_expert_fused && is_small; i++)
         rc = load_table(&b->d_experts[i], b, b->experts[2 * i], err);
-    return rc;
+    return rc == SW_OK ? order_codes(b, err) : rc;
 }

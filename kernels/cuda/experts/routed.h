@@ -18,8 +18,8 @@
  *          64. Smaller scales of E8M0 lose bits of what is below 2^-63
  *   E4M3   inputs in E4M3 with a scale a token, weights with one a channel; or both in groups of
  *          128 inputs. X, and h after it, is quantized as formats/num/act.h defines, by a kernel
- *          of its own each. In columns (gemm/column_tiles.h) too, which is faster where an expert
- *          has hundreds of rows
+ *          of its own each. In columns (gemm/column_tiles.h) too, those of groups with scales of
+ *          blocks, which is faster where an expert has hundreds of rows
  *   int8   inputs in int8 with a scale a token, weights with one a channel
  *   int4   with inputs in E4M3 with a scale a token (W4AFP8), symmetric, groups of multiples of
  *          128 inputs, which a row must be then, or one a channel

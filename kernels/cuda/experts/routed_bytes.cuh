@@ -7,8 +7,8 @@
  * of int8 is an integer below 2^21, which a float holds. Without groups a sum is multiplied by the
  * scales of its channel and of its row at the end. With groups of W every stage is by its own,
  * and of E4M3 weights X has groups of 128 inputs too; int4 is with inputs of one scale a row. Of
- * blocks codes lie in columns (column_tiles.h), and a tile has one scale a stage, of whose record
- * the first 16 bytes come.
+ * blocks a tile has one scale a stage, of whose record the first 16 bytes come. Codes of E4M3 lie
+ * in columns (column_tiles.h), always those of blocks.
  *
  *   stage:  X [T][128], W [4 tiles][2 k-tiles], with groups scales [4 tiles] and of X [T]
  *
@@ -24,15 +24,18 @@
 
 #define RT_AT_ONCE 32 /* rows of which a thread has registers for both tiles' products */
 
-/* MODE: a w8a8_mode. */
-template <int KIND_, int T_, int STAGES_, int COPIERS_, int MODE_> struct rt_byte_cut {
+/* MODE: a w8a8_mode. COLUMNS: the order of codes. */
+template <int KIND_, int T_, int STAGES_, int COPIERS_, int MODE_, bool COLUMNS_>
+struct rt_byte_cut {
     static constexpr int KIND = KIND_, MODE = MODE_;
+    static constexpr bool COLUMNS = COLUMNS_;
     static constexpr int T = T_, STAGES = STAGES_, COPIERS = COPIERS_, PER_SM = 1;
     static constexpr int TILES = RT_TILES;
     static constexpr bool GROUPED = MODE != W8A8_PLAIN, WHOLE = T >= 64, SHORTENS = T >= 128;
     /* See rt_run_of. With few units a CTA, 64 rows are as fast or faster in one line. */
     static constexpr int whole_rounds = SHORTENS ? 0 : 8;
     static constexpr bool BLOCKS = MODE == W8A8_X_BLOCKS, X_GROUPED = MODE >= W8A8_X_GROUPS;
+    static_assert(COLUMNS ? BLOCKS || !GROUPED : !BLOCKS, "what has codes in columns");
     static constexpr bool X_SCALES_SORTED = false; /* they have rt_sorted_scales */
     static constexpr int box = SHORTENS ? RT_MANY_BOX : RT_FEW_BOX;
     static constexpr int MT = 2, NWG = 2, C = 64 * MT * NWG, consumers = NWG * 128;
@@ -252,32 +255,55 @@ static __device__ __forceinline__ float rt_first_scale(uint32_t record, const rt
     return __half2float(__ushort_as_half((unsigned short)v));
 }
 
-/* total += sum times the scale of its tile of W and those of X, which lie at `x_scales`. */
-template <int N>
-static __device__ __forceinline__ void rt_add_block(float *total, float (&sum)[N], float w,
-                                                    uint32_t x_scales)
-{
-    sw_hold(sum);
+/* What a sum of a stage is multiplied by: nothing yet, where scales do not change along k. */
+template <bool BLOCKS> struct rt_column_scale {
+    __device__ __forceinline__ void load(uint32_t, const rt_args &) {}
+    template <int N>
+    __device__ __forceinline__ void add(float *total, float (&sum)[N], uint32_t) const
+    {
+        sw_hold(sum);
 #pragma unroll
-    for (int j = 0; j < N; j += 8) {
-        uint32_t x[4], scale[4];
-
-        w8a8_load_scales<8>(x, x_scales + (uint32_t)j * 8);
-#pragma unroll
-        for (int i = 0; i < 4; i++) scale[i] = __float_as_uint(w * __uint_as_float(x[i]));
-        w8a8_add_scaled<8>(total + j, sum + j, scale);
+        for (int i = 0; i < N; i++) total[i] += sum[i];
     }
-}
+    /* Of a stage that goes back. */
+    static __device__ __forceinline__ void wait(void) {}
+};
 
-/* n stages with scales of blocks. Of few rows both tiles are on their way at once, so that a stage
+/* The scale of its tile of W, and those of X, which lie at `x_scales`. */
+template <> struct rt_column_scale<true> {
+    float w;
+
+    __device__ __forceinline__ void load(uint32_t record, const rt_args &a)
+    {
+        w = rt_first_scale(record, a);
+    }
+    template <int N>
+    __device__ __forceinline__ void add(float *total, float (&sum)[N], uint32_t x_scales) const
+    {
+        sw_hold(sum);
+#pragma unroll
+        for (int j = 0; j < N; j += 8) {
+            uint32_t x[4], scale[4];
+
+            w8a8_load_scales<8>(x, x_scales + (uint32_t)j * 8);
+#pragma unroll
+            for (int i = 0; i < 4; i++) scale[i] = __float_as_uint(w * __uint_as_float(x[i]));
+            w8a8_add_scaled<8>(total + j, sum + j, scale);
+        }
+    }
+    /* An arrival does not wait for loads in flight, and ptxas puts it ahead of additions. */
+    static __device__ __forceinline__ void wait(void) { __threadfence_block(); }
+};
+
+/* n stages of codes in columns. Of few rows both tiles are on their way at once, so that a stage
  * goes back earlier. */
 template <class P, int T>
-static __device__ __forceinline__ void rt_block_multiply(float (&total)[2][T / 2],
-                                                         w8a8_ring<P::STAGES> &ring,
-                                                         const rt_args &a, int n)
+static __device__ __forceinline__ void rt_column_multiply(float (&total)[2][T / 2],
+                                                          w8a8_ring<P::STAGES> &ring,
+                                                          const rt_args &a, int n)
 {
     constexpr int AT_ONCE = T <= RT_AT_ONCE ? 2 : 1;
-    using at = w8a8_stage<P::KIND, T, RT_TILES, true>;
+    using at = w8a8_stage<P::KIND, T, RT_TILES, P::GROUPED>;
     const int tile0 = rt_group() * P::MT;
 
 #pragma unroll 1
@@ -289,7 +315,8 @@ static __device__ __forceinline__ void rt_block_multiply(float (&total)[2][T / 2
 #pragma unroll
         for (int m = 0; m < P::MT; m += AT_ONCE) {
             uint32_t frag[AT_ONCE][16];
-            float sum[AT_ONCE][T / 2], w[AT_ONCE];
+            float sum[AT_ONCE][T / 2];
+            rt_column_scale<P::BLOCKS> scale[AT_ONCE];
 
 #pragma unroll
             for (int i = 0; i < AT_ONCE; i++) {
@@ -299,18 +326,16 @@ static __device__ __forceinline__ void rt_block_multiply(float (&total)[2][T / 2
             }
 #pragma unroll
             for (int i = 0; i < AT_ONCE; i++)
-                w[i] = rt_first_scale(stage + at::s_at +
-                                          (uint32_t)((tile0 + m + i) * P::record_room), a);
+                scale[i].load(stage + at::s_at + (uint32_t)((tile0 + m + i) * P::record_room), a);
             if (AT_ONCE > 1) sw_wgmma_wait<1>();
             else sw_wgmma_wait<0>();
-            rt_add_block(total[m], sum[0], w[0], stage + at::xs_at);
+            scale[0].add(total[m], sum[0], stage + at::xs_at);
             if constexpr (AT_ONCE > 1) {
                 sw_wgmma_wait<0>();
-                rt_add_block(total[m + 1], sum[1], w[1], stage + at::xs_at);
+                scale[1].add(total[m + 1], sum[1], stage + at::xs_at);
             }
         }
-        /* An arrival does not wait for loads in flight, and ptxas puts it ahead of additions. */
-        __threadfence_block();
+        rt_column_scale<P::BLOCKS>::wait();
         __syncwarp();
         ring.release(bar);
     }
@@ -326,8 +351,8 @@ static __device__ __forceinline__ void rt_byte_multiply(float (&total)[2][T / 2]
     w8a8_place place = {};
 
     at.stages += (uint32_t)(P::T - T) * 128;
-    if constexpr (P::BLOCKS) {
-        rt_block_multiply<P, T>(total, at, a, n_stages);
+    if constexpr (P::COLUMNS) {
+        rt_column_multiply<P, T>(total, at, a, n_stages);
         ring.s = at.s, ring.parity = at.parity;
         return;
     }

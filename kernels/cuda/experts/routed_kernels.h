@@ -26,12 +26,13 @@ typedef struct rt_kernel {
 const rt_kernel *sw_routed_few(int rows, int scale_k);
 const rt_kernel *sw_routed_many(int rows, int scale_k);
 /* Of inputs of bytes: weights of int8; of E4M3; of int4. */
-const rt_kernel *sw_routed_bytes_int8(int rows, w8a8_mode mode);
-const rt_kernel *sw_routed_bytes_e4m3(int rows, w8a8_mode mode);
-const rt_kernel *sw_routed_bytes_int4_e4m3(int rows, w8a8_mode mode);
-/* Of 256 rows: int8 with inputs in int8; E4M3 in columns with the same, both by groups. */
-const rt_kernel *sw_routed_wide(void);
-const rt_kernel *sw_routed_tall(void);
+const rt_kernel *sw_routed_bytes_int8(int rows, w8a8_mode mode, bool in_columns);
+const rt_kernel *sw_routed_bytes_e4m3(int rows, w8a8_mode mode, bool in_columns);
+const rt_kernel *sw_routed_bytes_int4_e4m3(int rows, w8a8_mode mode, bool in_columns);
+/* Of 256 rows: int8 with inputs in int8; E4M3 in columns with the same, of scales of channels or
+ * of blocks. */
+const rt_kernel *sw_routed_wide(w8a8_mode mode);
+const rt_kernel *sw_routed_tall(w8a8_mode mode);
 
 /* Sort the pairs, make the lists and gather the inputs. */
 sw_code sw_routed_sort(const rt_sort_args *a, sw_launch how, sw_err *err) SW_MUST_USE;

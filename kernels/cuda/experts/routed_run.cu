@@ -18,12 +18,7 @@ enum { RT_FEW, RT_MANY, RT_BYTES };
 
 static bool is_e4m3(const sw_tiles *t) { return sw_cuda_weights_of(t) == SW_CUDA_W_E4M3; }
 
-static bool is_e4m3_in_rows(const sw_tiles *t) { return is_e4m3(t) && !t->in_columns; }
-
-static bool is_e4m3_in_columns(const sw_tiles *t)
-{
-    return is_e4m3(t) && t->in_columns && sw_cuda_has_blocks(t);
-}
+static bool is_e4m3_in_blocks(const sw_tiles *t) { return is_e4m3(t) && sw_cuda_has_blocks(t); }
 
 static bool is_symmetric_int8(const sw_tiles *t)
 {
@@ -36,20 +31,22 @@ static bool is_symmetric_int4(const sw_tiles *t)
 }
 
 /* Weights and inputs in bytes: what both are, what of their scales changes along k (of weights with
- * groups of multiples of 128, or of 128 alone). */
+ * groups of multiples of 128, or of 128 alone), the order of codes. */
 static const struct {
     bool (*is_weight)(const sw_tiles *t);
-    const rt_kernel *(*kernel)(int rows, w8a8_mode mode);
-    const rt_kernel *(*wide)(void); /* of WIDE_ROWS; NULL: none */
+    const rt_kernel *(*kernel)(int rows, w8a8_mode mode, bool in_columns);
+    const rt_kernel *(*wide)(w8a8_mode mode); /* of WIDE_ROWS; NULL: none */
     sw_num_id input;
     w8a8_mode mode;
+    bool in_columns;
 } bytes[] = {
-    {is_e4m3_in_rows, sw_routed_bytes_e4m3, NULL, SW_NUM_E4M3, W8A8_PLAIN},
-    {is_e4m3_in_columns, sw_routed_bytes_e4m3, sw_routed_tall, SW_NUM_E4M3, W8A8_X_BLOCKS},
-    {is_e4m3_in_rows, sw_routed_bytes_e4m3, NULL, SW_NUM_E4M3, W8A8_X_GROUPS},
-    {is_symmetric_int8, sw_routed_bytes_int8, sw_routed_wide, SW_NUM_INT8, W8A8_PLAIN},
-    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, NULL, SW_NUM_E4M3, W8A8_PLAIN},
-    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, NULL, SW_NUM_E4M3, W8A8_GROUPED},
+    {is_e4m3, sw_routed_bytes_e4m3, NULL, SW_NUM_E4M3, W8A8_PLAIN, false},
+    {is_e4m3, sw_routed_bytes_e4m3, sw_routed_tall, SW_NUM_E4M3, W8A8_PLAIN, true},
+    {is_e4m3_in_blocks, sw_routed_bytes_e4m3, sw_routed_tall, SW_NUM_E4M3, W8A8_X_BLOCKS, true},
+    {is_e4m3, sw_routed_bytes_e4m3, NULL, SW_NUM_E4M3, W8A8_X_GROUPS, false},
+    {is_symmetric_int8, sw_routed_bytes_int8, sw_routed_wide, SW_NUM_INT8, W8A8_PLAIN, false},
+    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, NULL, SW_NUM_E4M3, W8A8_PLAIN, false},
+    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, NULL, SW_NUM_E4M3, W8A8_GROUPED, false},
 };
 #define N_BYTES (int)(sizeof bytes / sizeof *bytes)
 
@@ -59,8 +56,8 @@ static const rt_kernel *kernel_of(const sw_routed_plan *plan)
 
     if (plan->kind == RT_FEW) return sw_routed_few(plan->rows, plan->scale_k);
     if (plan->kind == RT_MANY) return sw_routed_many(plan->rows, plan->scale_k);
-    if (plan->rows == WIDE_ROWS) return bytes[i].wide ? bytes[i].wide() : NULL;
-    return bytes[i].kernel(plan->rows, bytes[i].mode);
+    if (plan->rows == WIDE_ROWS) return bytes[i].wide ? bytes[i].wide(bytes[i].mode) : NULL;
+    return bytes[i].kernel(plan->rows, bytes[i].mode, bytes[i].in_columns);
 }
 
 /* ---- the plan ---- */
@@ -89,7 +86,8 @@ static bool is_weight_of(int i, const sw_tiles *t)
     const int64_t group = t->spec.group_elems;
     const w8a8_mode mode = bytes[i].mode;
 
-    if (!bytes[i].is_weight(t) || t->k_in % (mode == W8A8_GROUPED ? 128 : 64)) return false;
+    if (!bytes[i].is_weight(t) || t->in_columns != bytes[i].in_columns) return false;
+    if (t->k_in % (mode == W8A8_GROUPED ? 128 : 64)) return false;
     if ((mode != W8A8_PLAIN) != (group != 0)) return false;
     if (mode >= W8A8_X_GROUPS ? group != 128 : group % 128 != 0) return false;
     return scales == SW_DTYPE_BF16 || scales == SW_DTYPE_F16 || scales == SW_DTYPE_F32;
@@ -116,7 +114,7 @@ static int kind_of(const sw_routed *p)
     const sw_act *act = &p->act_of_x;
 
     if (p->up.is_marlin || p->down.is_marlin || p->up.spec.n_outliers || p->down.spec.n_outliers ||
-        p->up.in_columns != p->down.in_columns || (p->up.in_columns && !is_e4m3(&p->up)) ||
+        (p->up.in_columns && !is_e4m3(&p->up)) ||
         p->up.spec.scale_dtype != p->down.spec.scale_dtype)
         return -1;
     if (act->scope == SW_ACT_NONE && e2m1_scale_k(&p->up)) /* whole tiles have their scales */

@@ -2,12 +2,19 @@
 #include "kernels/cuda/experts/routed_kernels.h"
 #include "kernels/cuda/experts/routed_tall.cuh"
 
-using cut = rt_tall_cut;
+template <class CUT> static rt_kernel rt_entry(void)
+{
+    return {CUT::T,
+            {(const void *)swk_routed_tall_sm90<CUT, true>,
+             (const void *)swk_routed_tall_sm90<CUT, false>},
+            CUT::shared_bytes, CUT::threads, CUT::box, 1, CUT::T * CUT::C, CUT::CTAS, 0,
+            CUT::X_SCALES_SORTED};
+}
 
-static const rt_kernel kernel = {cut::T,
-                                 {(const void *)swk_routed_tall_sm90<cut, true>,
-                                  (const void *)swk_routed_tall_sm90<cut, false>},
-                                 cut::shared_bytes, cut::threads, cut::box, 1, cut::T * cut::C,
-                                 cut::CTAS, 0, true};
+static const rt_kernel of_channels = rt_entry<rt_tall_cut<false>>();
+static const rt_kernel of_blocks = rt_entry<rt_tall_cut<true>>();
 
-extern "C" const rt_kernel *sw_routed_tall(void) { return &kernel; }
+extern "C" const rt_kernel *sw_routed_tall(w8a8_mode mode)
+{
+    return mode == W8A8_PLAIN ? &of_channels : mode == W8A8_X_BLOCKS ? &of_blocks : NULL;
+}

@@ -9,10 +9,10 @@
  *   stage:  X [256][128], W [4 k-steps][2 tiles][2 KB], both operands in shared memory
  *   pairs:  two CTAs of a cluster take units side by side of the same rows, of which each brings
  *           every other box to both; a stage is replaced when both are done with it
- *   scales: of inputs by groups a thread has two a tile of 64 rows, and a stage's product of those
- *           with the weight's, which all channels of a tile share, is a number for 32 sums. Those
- *           of a stage are sorted as rows are and come in one piece: 256 copies of 4 bytes held
- *           stages back
+ *   scales: of tokens and channels at the end; of blocks a thread has two of inputs a tile of 64
+ *           rows, and a stage's product of those with the weight's, which all channels of a tile
+ *           share, is a number for 32 sums. Those of a stage are sorted as rows are and come in one
+ *           piece: 256 copies of 4 bytes held stages back
  */
 #ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_TALL_CUH
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_TALL_CUH
@@ -25,10 +25,10 @@
 #define RT_TALL_ROWS 128   /* of a warpgroup, at most */
 #define RT_TALL_PARK 2048  /* bytes: 16 rows x 64 channels on their way to memory, of a warp */
 
-struct rt_tall_cut {
+template <bool BLOCKS_> struct rt_tall_cut {
     static constexpr int KIND = W8A8_E4M3, T = 256, STAGES = 4, TILES = 2;
-    static constexpr bool GROUPED = true, BLOCKS = true, X_GROUPED = true, WHOLE = true;
-    static constexpr bool X_SCALES_SORTED = true;
+    static constexpr bool BLOCKS = BLOCKS_, GROUPED = BLOCKS, X_GROUPED = BLOCKS, WHOLE = true;
+    static constexpr bool X_SCALES_SORTED = BLOCKS;
     static constexpr int CTAS = 2, whole_rounds = 0, box = 64;
     static constexpr int NWG = 2, C = 64 * TILES, consumers = NWG * 128;
     using at = w8a8_stage<KIND, T, TILES, GROUPED>;
@@ -38,7 +38,8 @@ struct rt_tall_cut {
     static constexpr int ring_bytes = STAGES * stage_bytes, threads = consumers + 128;
     static constexpr int shared_bytes = ring_bytes + consumers / 32 * RT_TALL_PARK + 1024;
     static constexpr int arrivals = RT_COPY_WARPS;
-    static_assert(at::xs_at + T * 4 + 16 <= stage_bytes, "scales of X from a multiple of 16 on");
+    static_assert(!BLOCKS || at::xs_at + T * 4 + 16 <= stage_bytes,
+                  "scales of X from a multiple of 16 on");
     using ring = w8a8_cluster_ring<CTAS, STAGES>;
 
     /* Where inputs lie in a stage does not depend on how many there are. */
@@ -53,11 +54,14 @@ template <class P, int M> struct rt_tall_sums : P {
 /* ---- products ---- */
 
 /* Of a unit, in shared memory, a warpgroup's own: biases of its channels, which pairs its rows are
- * and their shares; and what unit it is, which would take registers from the products. */
+ * and their shares; and what unit it is, which would take registers from the products. Where scales
+ * do not change along k, those of its channels and of its rows too. */
 struct rt_tall_rows {
+    __align__(8) float w_scale[2 * 64];
     float bias[2 * 64];
     int pair[RT_TALL_ROWS];
     float share[RT_TALL_ROWS];
+    float x_scale[RT_TALL_ROWS];
     rt_note unit;
 };
 
@@ -72,6 +76,14 @@ struct rt_tall_own {
 static __device__ __forceinline__ int rt_tall_row_of(int i)
 {
     return (i / 64 * 2 + rt_group()) * 64 + i % 64;
+}
+
+/* Asks for the scale of row `row` of the sorted ones. */
+template <bool GLU>
+static __device__ __forceinline__ void rt_tall_ask_scale(const rt_args &a, uint32_t to, int row)
+{
+    if (GLU) row = a.lists.blocks ? a.lists.pair_of_row[row] / a.top_k : 0;
+    sw_copy4(to, a.x_scales + row);
 }
 
 /* Asks for what is the unit's, which nobody of the warpgroup reads any more. */
@@ -95,6 +107,7 @@ static __device__ __forceinline__ void rt_tall_ask(const rt_args &a, const rt_no
         if (is_sorted) sw_copy4(sw_smem_addr(rows->pair + i), a.lists.pair_of_row + row);
         else rows->pair[i] = row;
     }
+    if constexpr (!P::BLOCKS) rt_tall_ask_scale<GLU>(a, sw_smem_addr(rows->x_scale + i), row);
     sw_copy_commit();
 }
 
@@ -111,9 +124,19 @@ static __device__ __forceinline__ int rt_tall_row(void)
     return (int)threadIdx.x % 128 / 32 * 16 + (int)threadIdx.x % 32 / 4;
 }
 
-/* What sums of a stage are multiplied by: of each tile of rows the lane's two, times those of the
- * two tiles of channels. */
-template <class P, int M> struct rt_tall_factors {
+/* What sums of a stage are multiplied by: nothing yet, where scales do not change along k. */
+template <class P, int M, bool BLOCKS = P::BLOCKS> struct rt_tall_factors {
+    __device__ __forceinline__ void load(uint32_t, const rt_args &, uint32_t) {}
+    __device__ __forceinline__ void add(float (&total)[64], const float (&part)[64], int) const
+    {
+#pragma unroll
+        for (int i = 0; i < 64; i++) total[i] += part[i];
+    }
+    static __device__ __forceinline__ void wait(void) {}
+};
+
+/* Of each tile of rows the lane's two, times those of the two tiles of channels. */
+template <class P, int M> struct rt_tall_factors<P, M, true> {
     float of[M][2][2]; /* [tile of rows][row][tile of channels] */
 
     /* shift: see rt_scale_shift. */
@@ -132,6 +155,18 @@ template <class P, int M> struct rt_tall_factors {
 #pragma unroll
         for (int i = 0; i < 4 * M; i++)
             of[i / 4][i / 2 % 2][i % 2] = w[i % 2] * x[i / 2];
+    }
+    /* m: the tile of rows. */
+    __device__ __forceinline__ void add(float (&total)[64], const float (&part)[64], int m) const
+    {
+#pragma unroll
+        for (int i = 0; i < 64; i++)
+            total[i] = fmaf(of[m][i / 2 % 2][i / 32], part[i], total[i]);
+    }
+    /* They are there when this warp has arrived: of two tiles the first one met them. */
+    static __device__ __forceinline__ void wait(void)
+    {
+        if (M == 1) __threadfence_block();
     }
 };
 
@@ -154,14 +189,11 @@ static __device__ __forceinline__ void rt_tall_stage(float (&total)[M][64], floa
         sw_wgmma_wait<0>();
         sw_hold(part);
         if (m + 1 == M) {
-            /* Scales are there when this warp has arrived: of two tiles the first one met them. */
-            if (M == 1) __threadfence_block();
+            factors.wait();
             __syncwarp();
             ring.release(bar);
         }
-#pragma unroll
-        for (int i = 0; i < 64; i++)
-            total[m][i] = fmaf(factors.of[m][i / 2 % 2][i / 32], part[i], total[m][i]);
+        factors.add(total[m], part, m);
         if (m + 1 < M)
             w8a8_issue_rows(part, stage + x_at + (uint32_t)((m + 1) * 128 * 128),
                             stage + P::w_at);
@@ -189,6 +221,36 @@ static __device__ __forceinline__ void rt_tall_multiply(float (&total)[M][64],
 }
 
 /* ---- the end of a unit ---- */
+
+/* Fetches the scales of the unit's channels, for all of the warpgroup. */
+template <class P, bool GLU>
+static __device__ __forceinline__ void rt_tall_fetch_scales(const rt_args &a, rt_tall_rows *rows)
+{
+    const int i = (int)threadIdx.x % 128, n = i % 64;
+    const int64_t tile = rt_tile<GLU, P::TILES>(a, rows->unit.j, i / 64);
+    const int slot = 2 * (8 * (n / 16) + n % 8) + n % 16 / 8; /* sw_tile_slot */
+
+    rows->w_scale[i] = rt_float(rows->unit.scales, a, tile * 64 + slot);
+    sw_named_sync(2 + rt_group(), 128);
+}
+
+/* Times the scales of rows and of channels; m: which tile of the warpgroup's. */
+static __device__ __forceinline__ void rt_tall_scale(float (&total)[64], int m,
+                                                     const rt_tall_rows *rows)
+{
+    const float x[2] = {rows->x_scale[m * 64 + rt_tall_row()],
+                        rows->x_scale[m * 64 + rt_tall_row() + 8]};
+
+#pragma unroll
+    for (int i = 0; i < 64; i += 4) {
+        const int channel = i / 4 * 8 + (int)threadIdx.x % 4 * 2;
+        const uint2 w = sw_shared8(sw_smem_addr(rows->w_scale + channel));
+
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            total[i + e] *= __uint_as_float(e % 2 ? w.y : w.x) * x[e / 2];
+    }
+}
 
 /* 16 rows x 64 channels of a warp, from row `first` of the block and channel0 on, to memory;
  * `pair`: of these rows, where they are pairs'. */
@@ -269,10 +331,12 @@ rt_tall_unit(const rt_args &a, const rt_run &run, typename P::ring &ring, const 
     rt_tall_multiply<P, M>(total, ring, a, n, rt_scale_shift(a, k0, x_row));
     rt_tall_wait();
     if (!rt_bring_together<sums>(total, a, run, u, k0, n, P::T)) return;
+    if constexpr (!P::BLOCKS) rt_tall_fetch_scales<P, GLU>(a, own.rows);
     const rt_note unit = own.rows->unit;
 
 #pragma unroll
     for (int m = 0; m < M; m++) {
+        if constexpr (!P::BLOCKS) rt_tall_scale(total[m], m, own.rows);
         const int first = rt_tall_row_of(m * 64 + (int)threadIdx.x % 128 / 32 * 16);
 
         if constexpr (GLU) rt_tall_finish_glu(total[m], a, unit, first, own.park, own.rows);

@@ -10,10 +10,16 @@
 #define PIECES 8   /* of a tile */
 #define PER_WARP 8 /* pieces, what a warp has in flight */
 
+/* Of this warp. */
+static __device__ int64_t first_piece(void)
+{
+    return ((int64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32) * PER_WARP;
+}
+
 /* grid: pieces / (warps * PER_WARP), rounded up. A warp's stores need all of its loads. */
 static __global__ void __launch_bounds__(THREADS) swk_order_columns(uint4 *codes, int64_t n_pieces)
 {
-    int64_t first = ((int64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32) * PER_WARP;
+    int64_t first = first_piece();
     int lane = (int)threadIdx.x % 32;
     uint4 v[PER_WARP];
 
@@ -29,23 +35,88 @@ static __global__ void __launch_bounds__(THREADS) swk_order_columns(uint4 *codes
     }
 }
 
-static bool suits(const sw_tiles *tiles, const sw_act *act, const sw_cuda_device *device)
+/* The same grid; `from` in columns. */
+static __global__ void __launch_bounds__(THREADS)
+    swk_undo_columns(uint4 *to, const uint4 *from, int64_t n_pieces)
 {
-    return device->sm == 90 && !tiles->is_marlin && sw_cuda_has_blocks(tiles) &&
-           sw_cuda_weights_of(tiles) == SW_CUDA_W_E4M3 &&
-           sw_cuda_inputs_of(act) == SW_CUDA_X_E4M3_GROUPS;
+    int64_t first = first_piece();
+    int lane = (int)threadIdx.x % 32;
+
+#pragma unroll
+    for (int i = 0; i < PER_WARP; i++) {
+        if (first + i >= n_pieces) break;
+        uint4 v = from[(first + i) * PIECE + sw_column_at(lane % 4, lane / 4) / 16];
+
+        to[(first + i) * PIECE + lane] = sw_exchange4(v);
+    }
+}
+
+static int64_t pieces_of(const sw_tiles *tiles)
+{
+    return sw_tiles_n(tiles->n_out) * sw_tiles_k(tiles->k_in) * PIECES;
+}
+
+static unsigned n_ctas_of(int64_t n_pieces)
+{
+    return (unsigned)sw_cuda_up(n_pieces, THREADS / 32 * PER_WARP);
+}
+
+/* Tiles without codes may have no kind either. */
+static bool is_e4m3_here(const sw_tiles *tiles, const sw_cuda_device *device)
+{
+    return tiles->codes && device->sm == 90 && !tiles->is_marlin &&
+           sw_cuda_weights_of(tiles) == SW_CUDA_W_E4M3;
+}
+
+static bool has_blocks(const sw_tiles *tiles, const sw_act *act)
+{
+    return sw_cuda_has_blocks(tiles) && sw_cuda_inputs_of(act) == SW_CUDA_X_E4M3_GROUPS;
+}
+
+static bool has_channels(const sw_tiles *tiles, const sw_act *act)
+{
+    return tiles->spec.group_elems == 0 && act->scope == SW_ACT_TOKEN &&
+           sw_cuda_inputs_of(act) == SW_CUDA_X_E4M3;
+}
+
+static sw_code order(sw_tiles *d_tiles, bool suits, void *stream, sw_err *err)
+{
+    int64_t n_pieces = pieces_of(d_tiles);
+
+    if (!suits || n_pieces == 0 || d_tiles->in_columns) return SW_OK;
+    d_tiles->in_columns = true;
+    swk_order_columns<<<n_ctas_of(n_pieces), THREADS, 0, (cudaStream_t)stream>>>(
+        (uint4 *)(uintptr_t)d_tiles->codes, n_pieces);
+    return sw_cuda_check(cudaGetLastError(), "swk_order_columns", err);
 }
 
 extern "C" sw_code sw_column_tiles_order(sw_tiles *d_tiles, const sw_act *act,
                                          const sw_cuda_device *device, void *stream, sw_err *err)
 {
-    int64_t n_pieces = sw_tiles_n(d_tiles->n_out) * sw_tiles_k(d_tiles->k_in) * PIECES;
-    int64_t n_ctas = sw_cuda_up(n_pieces, THREADS / 32 * PER_WARP);
+    return order(d_tiles, is_e4m3_here(d_tiles, device) && has_blocks(d_tiles, act), stream, err);
+}
 
-    if (!d_tiles->codes || n_pieces == 0 || d_tiles->in_columns || !suits(d_tiles, act, device))
-        return SW_OK;
-    d_tiles->in_columns = true;
-    swk_order_columns<<<(unsigned)n_ctas, THREADS, 0, (cudaStream_t)stream>>>(
-        (uint4 *)(uintptr_t)d_tiles->codes, n_pieces);
-    return sw_cuda_check(cudaGetLastError(), "swk_order_columns", err);
+extern "C" sw_code sw_column_tiles_order_expert(sw_tiles *d_tiles, const sw_act *act,
+                                                const sw_cuda_device *device, void *stream,
+                                                sw_err *err)
+{
+    return order(d_tiles,
+                 is_e4m3_here(d_tiles, device) &&
+                     (has_blocks(d_tiles, act) || has_channels(d_tiles, act)),
+                 stream, err);
+}
+
+extern "C" bool sw_column_tiles_are_experts(const sw_tiles *tiles)
+{
+    return tiles->in_columns && tiles->spec.group_elems == 0;
+}
+
+extern "C" sw_code sw_column_tiles_undo(uint8_t *d_codes, const sw_tiles *d_tiles, void *stream,
+                                        sw_err *err)
+{
+    int64_t n_pieces = pieces_of(d_tiles);
+
+    swk_undo_columns<<<n_ctas_of(n_pieces), THREADS, 0, (cudaStream_t)stream>>>(
+        (uint4 *)d_codes, (const uint4 *)d_tiles->codes, n_pieces);
+    return sw_cuda_check(cudaGetLastError(), "swk_undo_columns", err);
 }

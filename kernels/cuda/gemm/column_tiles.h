@@ -10,6 +10,9 @@
 #ifndef SW_KERNELS_CUDA_GEMM_COLUMN_TILES_H
 #define SW_KERNELS_CUDA_GEMM_COLUMN_TILES_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "formats/base/status.h"
 #include "formats/num/act.h"
 #include "kernels/cuda_gemm.h"
@@ -25,6 +28,16 @@ extern "C" {
  * without codes. SW_E_CUDA: what the runtime said. */
 sw_code sw_column_tiles_order(sw_tiles *d_tiles, const sw_act *act, const sw_cuda_device *device,
                               void *stream, sw_err *err) SW_MUST_USE;
+/* The same of weights that grouped products of experts (kernels/cuda/experts/routed.h) are to read,
+ * which take E4M3 with scales of channels so too. Single products of those do not. */
+sw_code sw_column_tiles_order_expert(sw_tiles *d_tiles, const sw_act *act,
+                                     const sw_cuda_device *device, void *stream,
+                                     sw_err *err) SW_MUST_USE;
+/* Whether these are of the kind that single products do not take as they lie. */
+bool sw_column_tiles_are_experts(const sw_tiles *tiles);
+/* The codes of d_tiles, which are in columns, to d_codes as they were before. */
+sw_code sw_column_tiles_undo(uint8_t *d_codes, const sw_tiles *d_tiles, void *stream,
+                             sw_err *err) SW_MUST_USE;
 
 #ifdef __cplusplus
 }

@@ -252,7 +252,7 @@ static bool order_codes(const routed_case *c, const sw_qtensor *q, const sw_expe
         sw_tiles tiles = tiles_of(&q[e]);
 
         tiles.codes = experts[e].codes;
-        assert_int_equal(sw_column_tiles_order(&tiles, &act, &device, NULL, &err), SW_OK);
+        assert_int_equal(sw_column_tiles_order_expert(&tiles, &act, &device, NULL, &err), SW_OK);
         in_columns = tiles.in_columns;
     }
     return in_columns;

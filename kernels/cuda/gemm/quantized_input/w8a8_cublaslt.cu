@@ -67,8 +67,8 @@ static bool is_whole(int64_t n) { return n % SW_CUBLASLT_FP8_ALIGN == 0; }
 extern "C" bool sw_cublaslt_rows_can_run(const sw_cuda_gemm *p, int tile)
 {
     (void)tile;
-    return sw_w8a8_kind_of(p) == W8A8_E4M3 && !sw_w8a8_is_grouped(p) && is_whole(p->m) &&
-           is_whole(p->tiles.n_out) && is_whole(p->y_stride * 2) &&
+    return sw_w8a8_kind_of(p) == W8A8_E4M3 && !sw_w8a8_is_grouped(p) && !p->tiles.in_columns &&
+           is_whole(p->m) && is_whole(p->tiles.n_out) && is_whole(p->y_stride * 2) &&
            is_whole((int64_t)(uintptr_t)p->d_y);
 }
 

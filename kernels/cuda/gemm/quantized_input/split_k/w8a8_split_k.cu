@@ -1,6 +1,7 @@
 /* w8a8_split_k.cu - plan and launch the kernels of 8-bit inputs: one row of the table. */
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/gemm/column_tiles.h"
 #include "kernels/cuda/gemm/quantized_input/w8a8_count.h"
 #include "kernels/cuda/gemm/quantized_input/w8a8_rows.h"
 #include "kernels/cuda/gemm/tensor_map.cuh"
@@ -65,6 +66,7 @@ extern "C" bool sw_w8a8_can_run(const sw_cuda_gemm *p, int tile)
 
     (void)tile;
     if (kind == W8A8_KIND_COUNT || p->tiles.spec.group_elems % SW_W8A8_STAGE_K) return false;
+    if (sw_column_tiles_are_experts(&p->tiles)) return false;
     if (kind == W8A8_INT8 && !p->tiles.spec.is_symmetric && sw_w8a8_is_grouped(p)) return false;
     if (kind == W8A8_E4M3 || kind == W8A8_INT4_E4M3) return true;
     return sw_w8a8_is_grouped(p) || p->tiles.k_in <= SW_W8A8_INTEGER_K_MAX;
