@@ -108,7 +108,7 @@ template <class P, bool GLU> struct rt_walk {
     }
     __device__ __forceinline__ void find(const rt_args &a)
     {
-        unit = rt_unit_of<GLU>(a, at);
+        unit = rt_unit_of<GLU>(a, at, P::CTAS > 1 ? rt_n_runs<P>() : 0);
         if constexpr (P::CTAS > 1) unit.j = unit.j * P::CTAS + (int)sw_cluster_rank();
         from = rt_source_of<GLU, P::TILES>(a, unit, ks);
     }

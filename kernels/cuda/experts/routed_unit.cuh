@@ -42,8 +42,20 @@ template <bool GLU> static __device__ __forceinline__ rt_unit rt_unit_of_pair(co
             rt_factor(a, e->global_scale), GLU ? 0 : pair, pair, 1, j, 0};
 }
 
-/* Unit u: the blocks of a band take turns for each j. */
-template <bool GLU> static __device__ __forceinline__ rt_unit rt_unit_of(const rt_args &a, int u)
+/* Which block of a band is the at-th, where units are dealt to n_runs CTAs in rounds: to each the one
+ * after that of the round before. Otherwise, where n_runs is a multiple of band_n, a CTA has the
+ * same one in all rounds, and if that has few rows waits for the others at the end. All units of a
+ * j have the same shift, so that each block comes once. */
+static __device__ __forceinline__ int rt_rotated(int at, int first, int band_n, int n_runs)
+{
+    const int round = (first + at / band_n * band_n) / n_runs;
+
+    return (at + round * (band_n - (n_runs - 1) % band_n)) % band_n;
+}
+
+/* Unit u: the blocks of a band take turns for each j. n_runs: see rt_rotated; 0: as they lie. */
+template <bool GLU>
+static __device__ __forceinline__ rt_unit rt_unit_of(const rt_args &a, int u, int n_runs = 0)
 {
     const int of = u / a.n_units;
 
@@ -51,7 +63,8 @@ template <bool GLU> static __device__ __forceinline__ rt_unit rt_unit_of(const r
     const rt_block *b = a.lists.blocks + of;
     const int band0 = b->band0, band_n = b->band_n, at = u - band0 * a.n_units;
 
-    b = a.lists.blocks + band0 + at % band_n;
+    b = a.lists.blocks + band0 +
+        (n_runs ? rt_rotated(at, band0 * a.n_units, band_n, n_runs) : at % band_n);
     return {(const uint8_t *)b->codes[!GLU], (const uint8_t *)b->scales[!GLU], b->bias[!GLU],
             rt_factor(a, b->global_scale[!GLU]), b->row0, b->row0, b->n_rows, at / band_n,
             band_n > 1};
