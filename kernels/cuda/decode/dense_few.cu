@@ -14,6 +14,7 @@
  */
 #include "kernels/cuda/decode/dense_few.h"
 #include "kernels/cuda/decode/division.cuh"
+#include "kernels/cuda/ptx/caches.cuh"
 #include "kernels/cuda/ptx/ptx_mma.cuh"
 
 #define N_WARPS 8
@@ -23,14 +24,12 @@
 #define UNIT_EIGHTS (UNIT_K / 8)
 #define ROUND N_WARPS /* strips that are summed up together, a warp to one */
 #define PER_SM 2
-#define LONG_RING 11 /* units of a warp; */
-#define SHORT_RING 8 /* of longer rows, or more of them */
+#define AHEAD 8 /* units in a warp's ring */
 #define NORMED_EIGHTS 2 /* of a normed row, that a thread keeps */
 #define NORMED_MAX (8 * NORMED_EIGHTS * N_THREADS)
 #define SHARED_MAX (113 << 10) /* of a CTA, so that a multiprocessor holds two */
 
-/* AHEAD: units in a warp's ring. */
-template <int AHEAD> struct dense_shared {
+struct dense_shared {
     uint4 ring[N_WARPS][AHEAD][2][32];
     float sums[ROUND][N_WARPS][32];
     float part[N_WARPS];
@@ -84,8 +83,7 @@ static __device__ void hold_norm(sw_eight (&norm)[NORMED_EIGHTS], const sw_dense
     }
 }
 
-template <int AHEAD>
-static __device__ void load_normed(dense_shared<AHEAD> &s, const sw_eight (&norm)[NORMED_EIGHTS],
+static __device__ void load_normed(dense_shared &s, const sw_eight (&norm)[NORMED_EIGHTS],
                                    const sw_dense_args &p)
 {
     sw_eight e[NORMED_EIGHTS];
@@ -102,10 +100,7 @@ static __device__ void load_normed(dense_shared<AHEAD> &s, const sw_eight (&norm
     }
     sum = sw_warp_sum(sum);
     if (threadIdx.x % 32 == 0) s.part[threadIdx.x / 32] = sum;
-    __syncthreads();
-    sum = 0;
-#pragma unroll
-    for (int w = 0; w < N_WARPS; w++) sum += s.part[w];
+    sum = sw_sum_of_parts<N_WARPS>(s.part);
     const float scale = 1.0f / sqrtf(sum / (float)p.k_in + p.eps);
 
 #pragma unroll
@@ -119,8 +114,7 @@ static __device__ void load_normed(dense_shared<AHEAD> &s, const sw_eight (&norm
     }
 }
 
-template <int AHEAD>
-static __device__ void load_rows(dense_shared<AHEAD> &s, const sw_dense_args &p)
+static __device__ void load_rows(dense_shared &s, const sw_dense_args &p)
 {
     const int n_eights = (int)p.k_in / 8;
 
@@ -134,8 +128,7 @@ static __device__ void load_rows(dense_shared<AHEAD> &s, const sw_dense_args &p)
 /* ---- products ---- */
 
 /* A warp's share of a strip: lane 4g + t has channel g of token t. */
-template <int AHEAD>
-static __device__ float multiply(dense_shared<AHEAD> &s, int &slot, cursor &next, const uint4 *x,
+static __device__ float multiply(dense_shared &s, int &slot, cursor &next, const uint4 *x,
                                  int n_units)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -175,9 +168,7 @@ static __device__ void open_outlet(outlet &o, const sw_dense_args &p, int strip,
     o.bias = o.n >= 0 && p.bias ? p.bias[o.n] : 0.0f;
 }
 
-template <int AHEAD>
-static __device__ void put_out(const outlet &o, const sw_dense_args &p,
-                               const dense_shared<AHEAD> &s)
+static __device__ void put_out(const outlet &o, const sw_dense_args &p, const dense_shared &s)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int64_t at = lane % 4 * p.y_stride + o.n;
@@ -195,12 +186,11 @@ static __device__ void put_out(const outlet &o, const sw_dense_args &p,
 /* ---- the kernel ---- */
 
 /* grid (CTAs that share out the strips) */
-template <int AHEAD>
 static __global__ void __launch_bounds__(N_THREADS, PER_SM)
     swk_dense_few(sw_dense_args p, division division, int n_strips)
 {
     extern __shared__ __align__(16) char s_bytes[];
-    dense_shared<AHEAD> &s = *(dense_shared<AHEAD> *)s_bytes;
+    dense_shared &s = *(dense_shared *)s_bytes;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int n_units = (int)p.k_in / UNIT_K, column = lane / 4;
     const int token = column / 2 < p.n ? column / 2 : (int)p.n - 1;
@@ -239,14 +229,9 @@ static __global__ void __launch_bounds__(N_THREADS, PER_SM)
 
 /* ---- the host's side ---- */
 
-template <int AHEAD> static int shared_bytes(const sw_dense_args *a)
+static int64_t shared_bytes(const sw_dense_args *a)
 {
-    return (int)(sizeof(dense_shared<AHEAD>) + (size_t)(2 * a->n * a->k_in));
-}
-
-template <int AHEAD> static bool fits(const sw_dense_args *a)
-{
-    return 2 * a->n * a->k_in <= SHARED_MAX - (int64_t)sizeof(dense_shared<AHEAD>);
+    return (int64_t)sizeof(dense_shared) + 2 * a->n * a->k_in;
 }
 
 extern "C" bool sw_cuda_dense_can(const sw_dense_args *a)
@@ -255,27 +240,23 @@ extern "C" bool sw_cuda_dense_can(const sw_dense_args *a)
 
     return a->sm == 90 && a->n >= 1 && a->n <= SW_DENSE_TOKENS_MAX && a->n_out % N_CHANNELS == 0 &&
            a->n_out / N_CHANNELS >= a->n_sms && a->n_out <= INT32_MAX / 2 && is_even &&
-           a->k_in % UNIT_K == 0 && a->k_in >= UNIT_K * N_WARPS && fits<SHORT_RING>(a) &&
+           a->k_in % UNIT_K == 0 && a->k_in >= UNIT_K * N_WARPS && shared_bytes(a) <= SHARED_MAX &&
            (!a->x || (a->n == 1 && a->k_in <= NORMED_MAX));
-}
-
-template <int AHEAD> static sw_code run(const sw_dense_args *a, sw_launch how, sw_err *err)
-{
-    const int n_strips = (int)(a->n_out / N_CHANNELS), size_bytes = shared_bytes<AHEAD>(a);
-    const division d = divide(n_strips, a->n_sms);
-    const sw_code rc =
-        sw_device_check((int)cudaFuncSetAttribute(swk_dense_few<AHEAD>,
-                                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                  size_bytes),
-                        "dense product", err);
-
-    if (rc != SW_OK) return rc;
-    return sw_start("dense product", swk_dense_few<AHEAD>, ctas_of(n_strips, a->n_sms, d),
-                    N_THREADS, (size_t)size_bytes, how, err, *a, d, n_strips);
 }
 
 extern "C" sw_code sw_cuda_dense(const sw_dense_args *a, sw_launch how, sw_err *err)
 {
+    const int n_strips = (int)(a->n_out / N_CHANNELS), size_bytes = (int)shared_bytes(a);
+    const division d = divide(n_strips, a->n_sms);
+    sw_code rc;
+
     if (!sw_cuda_dense_can(a)) return SW_FAIL(err, SW_E_BUG, "a dense product of other shapes");
-    return fits<LONG_RING>(a) ? run<LONG_RING>(a, how, err) : run<SHORT_RING>(a, how, err);
+    rc = sw_device_check((int)cudaFuncSetAttribute(swk_dense_few,
+                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                   size_bytes),
+                         "dense product", err);
+    if (rc != SW_OK) return rc;
+    sw_divide_as_products(swk_dense_few);
+    return sw_start("dense product", swk_dense_few, ctas_of(n_strips, a->n_sms, d), N_THREADS,
+                    (size_t)size_bytes, how, err, *a, d, n_strips);
 }
