@@ -101,7 +101,7 @@ static const attn_case decodes[] = {
     {8, 2, 128, 128, 2, 1, 1300, 0, 0, true, false, 0, 0},
     {8, 2, 64, 64, 2, 1, 1000, 0, 0, false, false, 300, 0},
     {8, 2, 64, 64, 1, 1, 640, 0, 0, false, false, 300, 0},
-    {16, 2, 64, 64, 1, 1, 290, 200, 0, true, false, 0, 3},
+    {16, 2, 64, 64, 1, 1, 20, 12, 0, true, false, 0, 3},
 };
 /* Multiprocessors that decode plans for: keys in parts, or few warps that have many of them. */
 static const int decode_sms[] = {132, 3, 1};
