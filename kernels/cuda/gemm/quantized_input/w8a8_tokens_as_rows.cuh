@@ -127,11 +127,12 @@ static __device__ __forceinline__ void w8a8_rows_stage(float (&total)[128], floa
     w8a8_issue_rows(sum, stage + at.x + 8192, stage + at.w);
     if (NEXT) ring.wait();
     sw_wgmma_wait<0>();
+    w8a8_add_rows(total + 64, sum, scale.z, scale.w);
+    if (NEXT) w8a8_issue_rows(sum, ring.stage() + at.x, ring.stage() + at.w);
+    /* Not before the additions: the next products would wait for that too. */
     __syncwarp();
     if (ends) w8a8_release_last(ring, bar);
     else ring.release(bar);
-    w8a8_add_rows(total + 64, sum, scale.z, scale.w);
-    if (NEXT) w8a8_issue_rows(sum, ring.stage() + at.x, ring.stage() + at.w);
 }
 
 #endif

@@ -140,7 +140,8 @@ template <int STAGES, bool BF16, typename ring_type>
 static __device__ __forceinline__ void a8r_consume_all(const CUtensorMap *y_map, const w8a8_args &a,
                                                        ring_type &ring, const a8l_part &part)
 {
-    uint32_t group = threadIdx.x / 128;
+    /* From lane 0, so that descriptors stay in uniform registers. */
+    uint32_t group = __shfl_sync(~0u, threadIdx.x / 128, 0);
     const w8a8_rows_at at = {group * 16384, a8r_at::w_at, a8r_at::xs_at + group * 512};
     a8l_walk<SW_A8R_NC> walk, after;
     w8a8_place p = a8l_place<SW_A8R_NC>(a, walk);
