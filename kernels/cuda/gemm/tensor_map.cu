@@ -7,6 +7,7 @@
 #include "kernels/cuda/gemm/gemm_rows.h"
 
 #define FEW_ROWS 16 /* of a box */
+#define COLUMNS_BYTES 2048 /* 64 channels x 32 inputs of a tile of 8 bits */
 
 static sw_code find_encode(PFN_cuTensorMapEncodeTiled_v12000 *out, sw_err *err)
 {
@@ -84,6 +85,25 @@ sw_code sw_tensor_map_halves(CUtensorMap *map, const void *d_start, int elem_byt
 {
     return map_planes(map, d_start, elem_bytes, cols, rows, planes / 2, 2, box_rows,
                       box_planes / 2, err);
+}
+
+sw_code sw_tensor_map_columns(CUtensorMap *map, const void *d_codes, int64_t n_tiles,
+                              int64_t k_tiles, int box_tiles, sw_err *err)
+{
+    const cuuint64_t dims[3] = {COLUMNS_BYTES / 8, (cuuint64_t)n_tiles, (cuuint64_t)(2 * k_tiles)};
+    const cuuint64_t strides[2] = {(cuuint64_t)(2 * k_tiles) * COLUMNS_BYTES, COLUMNS_BYTES};
+    const cuuint32_t box[3] = {COLUMNS_BYTES / 8, (cuuint32_t)box_tiles, 4}, steps[3] = {1, 1, 1};
+    PFN_cuTensorMapEncodeTiled_v12000 encode = NULL;
+    sw_code rc = find_encode(&encode, err);
+
+    if (rc) return rc;
+    if (encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT64, 3, (void *)d_codes, dims, strides, box, steps,
+               CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+               CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
+        return SW_FAIL(err, SW_E_CUDA, "no tensor map for W in columns of %lld x %lld tiles",
+                       (long long)n_tiles, (long long)k_tiles);
+    return SW_OK;
 }
 
 sw_code sw_tensor_map_heads(CUtensorMap *map, const sw_heads_map *of, int box_rows, sw_err *err)

@@ -26,6 +26,11 @@ sw_code sw_tensor_map_halves(CUtensorMap *map, const void *d_start, int elem_byt
                              int64_t rows, int64_t planes, int box_rows, int box_planes,
                              sw_err *err) SW_MUST_USE;
 
+/* Codes of 8 bits in columns (column_tiles.h), [n_tiles][2 k_tiles][2 KB]: a box is 128 inputs of
+ * box_tiles tiles, as [32 inputs][tile][2 KB], zeros outside. The start is a multiple of 16. */
+sw_code sw_tensor_map_columns(CUtensorMap *map, const void *d_codes, int64_t n_tiles,
+                              int64_t k_tiles, int box_tiles, sw_err *err) SW_MUST_USE;
+
 /* [seqs][rows][heads][dim] of BF16 or of bytes: heads of a row one behind the other, rows and
  * sequences `row_pitch` and `seq_pitch` elements apart; in boxes of box_rows rows of 128 bytes of
  * a head, with the 128-byte swizzle, zeros outside. The start and all distances are multiples of 16

@@ -72,6 +72,7 @@ typedef struct w8a8_maps {
 typedef struct a8l_maps {
     CUtensorMap x; /* as above */
     CUtensorMap y; /* [m, n_out]: 64 channels x 64 tokens; not set where its rows are not aligned */
+    CUtensorMap w; /* codes in columns; not set where they are not */
 } a8l_maps;
 
 /* What the two CTAs of a pair share; K: a block of Y, of which each takes half of k. */

@@ -101,6 +101,9 @@ static sw_code map_all(a8l_maps *maps, const sw_cuda_gemm *p, const w8a8_args *a
     sw_code rc = sw_tensor_map_2d(&maps->x, p->x_codes.d_codes, 1, stride, p->m, stride, 128,
                                   args->x_rows / cluster, err);
 
+    if (!rc && args->in_columns)
+        rc = sw_tensor_map_columns(&maps->w, args->codes, args->n_tiles, args->k_tiles,
+                                   N_CHANNELS / 64, err);
     if (rc || !args->y_is_aligned) return rc;
     return sw_tensor_map_2d(&maps->y, p->d_y, 2, args->n_out, p->m, p->y_stride, 64, 64, err);
 }

@@ -20,7 +20,7 @@ typedef a8l_stage<W8A8_E4M3, W8A8_X_BLOCKS> a8r_at;
 
 /* The warp that copies: all stages of all blocks of this CTA. */
 template <int STAGES>
-static __device__ __forceinline__ void a8r_copy_all(const CUtensorMap *map, const w8a8_args &a,
+static __device__ __forceinline__ void a8r_copy_all(const a8l_maps &maps, const w8a8_args &a,
                                                     uint32_t ring, uint32_t full, uint32_t empty)
 {
     constexpr uint32_t bytes = a8l_stage_bytes<W8A8_E4M3, W8A8_X_BLOCKS>();
@@ -33,7 +33,8 @@ static __device__ __forceinline__ void a8r_copy_all(const CUtensorMap *map, cons
 
     /* Weights depend on no earlier kernel: they are on their way before we wait for one. */
     for (int it = 0; it < ahead; it++)
-        w8a8_copy_columns(a, p, it, ring + it * bytes + a8r_at::w_at, full + 8 * it, w_policy);
+        w8a8_copy_columns(&maps.w, a, p, it, ring + it * bytes + a8r_at::w_at, full + 8 * it,
+                          w_policy);
     sw_grid_wait_previous();
     for (; walk.is_there(a.grid); walk.next(), ahead = 0) {
         p = a8l_place<SW_A8R_NC>(a, walk);
@@ -42,9 +43,11 @@ static __device__ __forceinline__ void a8r_copy_all(const CUtensorMap *map, cons
 
             sw_mbar_wait(empty + 8 * at.s, at.turn);
             if (it >= ahead)
-                w8a8_copy_columns(a, p, it, stage + a8r_at::w_at, full + 8 * at.s, w_policy);
-            a8l_copy_x<W8A8_E4M3, W8A8_X_BLOCKS, SW_A8R_NC>(map, a, p, it, stage, full + 8 * at.s,
-                                                            x_policy, walk.is_shared(a.grid));
+                w8a8_copy_columns(&maps.w, a, p, it, stage + a8r_at::w_at, full + 8 * at.s,
+                                  w_policy);
+            a8l_copy_x<W8A8_E4M3, W8A8_X_BLOCKS, SW_A8R_NC>(&maps.x, a, p, it, stage,
+                                                            full + 8 * at.s, x_policy,
+                                                            walk.is_shared(a.grid));
         }
     }
     __syncwarp();
@@ -192,7 +195,7 @@ static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
     sw_cluster_sync(); /* before the other CTA fills our stages */
     if (warp >= 8) {
         sw_fewer_registers<registers::copier>();
-        if (warp == 8) a8r_copy_all<STAGES>(&maps.x, a, stages, full, empty);
+        if (warp == 8) a8r_copy_all<STAGES>(maps, a, stages, full, empty);
         else if (warp <= 8 + SW_A8R_SCALERS)
             a8r_scale_all<STAGES>(a, stages, full, empty, warp - 9);
         else if (a8l_ends_shared<NC>(a.grid))
