@@ -42,10 +42,10 @@ template <bool GLU> static __device__ __forceinline__ rt_unit rt_unit_of_pair(co
             rt_factor(a, e->global_scale), GLU ? 0 : pair, pair, 1, j, 0};
 }
 
-/* Which block of a band is the at-th, where units are dealt to n_runs CTAs in rounds: to each the one
- * after that of the round before. Otherwise, where n_runs is a multiple of band_n, a CTA has the
- * same one in all rounds, and if that has few rows waits for the others at the end. All units of a
- * j have the same shift, so that each block comes once. */
+/* Which block of a band is the at-th, where units are dealt to n_runs CTAs in rounds: to each the
+ * one after that of the round before. Otherwise, where n_runs is a multiple of band_n, a CTA has
+ * the same one in all rounds, and if that has few rows waits for the others at the end. All units
+ * of a j have the same shift, so that each block comes once. */
 static __device__ __forceinline__ int rt_rotated(int at, int first, int band_n, int n_runs)
 {
     const int round = (first + at / band_n * band_n) / n_runs;
