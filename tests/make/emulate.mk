@@ -123,6 +123,7 @@ emulate-hopper: $(addprefix $(EMU)/hopper/,$(EMU_HOPPER)) ## kernels of Hopper o
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_routed odd_shapes
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_routed many_rows
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_routed same_bytes_in_columns
+	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_routed bytes_with_half_stages
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_products test_one
 	$(Q)SW_EMULATE_SM=90 $(EMU)/hopper/test_engine_products test_sizes
 endif

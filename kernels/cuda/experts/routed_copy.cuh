@@ -153,7 +153,8 @@ static __device__ __forceinline__ void rt_copy_scales(const rt_args &a, const rt
 }
 
 /* Zeros where a last stage of half the inputs may find what was never brought: what those bits are
- * as scales need not be numbers. By all threads, before they meet. */
+ * as scales need not be numbers, and codes are multiplied, if only by zeros. By all threads, before
+ * they meet. */
 template <class P>
 static __device__ __forceinline__ void rt_clear_ring(const rt_args &a, uint32_t ring, int n_bytes)
 {

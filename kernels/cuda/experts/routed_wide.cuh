@@ -249,6 +249,7 @@ __global__ void __launch_bounds__(rt_wide_cut::threads, 1)
     /* From lane 0, so that the compiler knows that a warp does not diverge here. */
     int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
 
+    rt_clear_ring<P>(a, ring, P::ring_bytes);
     rt_byte_prepare<P>(x, full, empty, &s_zero);
     if (GLU && a.lists.blocks) sw_grid_wait_previous(); /* see routed_bytes.cuh */
     sw_grid_launch_next();
