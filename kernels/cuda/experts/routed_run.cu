@@ -9,8 +9,8 @@
 #include "kernels/cuda/gemm/tensor_map.cuh"
 
 #define UNIT_TILES 4     /* of 64 channels: see routed_unit.cuh */
-#define WIDE_ROWS 256    /* of the kernels of routed_wide.cuh and routed_tall.cuh, */
-#define WIDE_TILES 2     /* and their units */
+#define MANY_ROWS 128    /* more have the kernels of routed_wide.cuh and routed_tall.cuh, */
+#define WIDE_TILES 2     /* whose units have so many */
 
 /* Kernels: of 4 bits for few rows of an expert and for many; from RT_BYTES on of inputs of bytes, a
  * row of `bytes` each. */
@@ -35,7 +35,7 @@ static bool is_symmetric_int4(const sw_tiles *t)
 static const struct {
     bool (*is_weight)(const sw_tiles *t);
     const rt_kernel *(*kernel)(int rows, w8a8_mode mode, bool in_columns);
-    const rt_kernel *(*wide)(w8a8_mode mode); /* of WIDE_ROWS; NULL: none */
+    const rt_kernel *(*wide)(int rows, w8a8_mode mode); /* of more than MANY_ROWS; NULL: none */
     sw_num_id input;
     w8a8_mode mode;
     bool in_columns;
@@ -56,7 +56,8 @@ static const rt_kernel *kernel_of(const sw_routed_plan *plan)
 
     if (plan->kind == RT_FEW) return sw_routed_few(plan->rows, plan->scale_k);
     if (plan->kind == RT_MANY) return sw_routed_many(plan->rows, plan->scale_k);
-    if (plan->rows == WIDE_ROWS) return bytes[i].wide ? bytes[i].wide(bytes[i].mode) : NULL;
+    if (plan->rows > MANY_ROWS)
+        return bytes[i].wide ? bytes[i].wide(plan->rows, bytes[i].mode) : NULL;
     return bytes[i].kernel(plan->rows, bytes[i].mode, bytes[i].in_columns);
 }
 
@@ -179,7 +180,7 @@ static double usual_rows(const sw_routed *p)
  * wherever it was measured (tests/bench/h200-experts.csv, h100-experts-rows.csv). */
 static void choose_rows(sw_routed_plan *plan, const sw_routed *p)
 {
-    static const int rows[] = {8, 16, 32, 48, 64, 96, 128, WIDE_ROWS};
+    static const int rows[] = {8, 16, 32, 48, 64, 96, MANY_ROWS, 192, 256};
     const double wanted = usual_rows(p);
     const sw_routed_plan any = *plan;
 
@@ -293,7 +294,7 @@ static rt_args args_of(const sw_routed *p, const sw_routed_plan *plan, const rt_
 {
     const sw_tiles *t = is_down ? &p->down : &p->up;
     const int cluster = kernel_of(plan)->cluster;
-    const int tiles = plan->rows == WIDE_ROWS ? WIDE_TILES * (cluster ? cluster : 1) : UNIT_TILES;
+    const int tiles = plan->rows > MANY_ROWS ? WIDE_TILES * (cluster ? cluster : 1) : UNIT_TILES;
     rt_args a = {};
 
     a.nw.scale_bytes = t->spec.scale_dtype == SW_DTYPE_F32 ? 4 : 2;

@@ -11,10 +11,18 @@ template <class CUT> static rt_kernel rt_entry(void)
             CUT::X_SCALES_SORTED};
 }
 
-static const rt_kernel of_channels = rt_entry<rt_tall_cut<false>>();
-static const rt_kernel of_blocks = rt_entry<rt_tall_cut<true>>();
+static const struct {
+    w8a8_mode mode;
+    rt_kernel kernel;
+} kernels[] = {
+    {W8A8_PLAIN, rt_entry<rt_tall_cut<256, false>>()},
+    {W8A8_X_BLOCKS, rt_entry<rt_tall_cut<192, true>>()},
+    {W8A8_X_BLOCKS, rt_entry<rt_tall_cut<256, true>>()},
+};
 
-extern "C" const rt_kernel *sw_routed_tall(w8a8_mode mode)
+extern "C" const rt_kernel *sw_routed_tall(int rows, w8a8_mode mode)
 {
-    return mode == W8A8_PLAIN ? &of_channels : mode == W8A8_X_BLOCKS ? &of_blocks : NULL;
+    for (const auto &k : kernels)
+        if (k.kernel.rows == rows && k.mode == mode) return &k.kernel;
+    return NULL;
 }

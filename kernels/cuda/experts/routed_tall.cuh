@@ -4,9 +4,9 @@
  * As routed_bytes.cuh, with these differences:
  *
  *   unit:   256 rows x 128 channels: tiles of 64 rows in turn for two warpgroups, the second of
- *           which has one less where a block has no more than 192; with GLU 64 gates and their
- *           ups, so that a thread has both
- *   stage:  X [256][128], W [4 k-steps][2 tiles][2 KB], both operands in shared memory
+ *           which has one less where a block has no more than 192; or 192 rows, a tile for each of
+ *           three. With GLU 64 gates and their ups, so that a thread has both
+ *   stage:  X [rows][128], W [4 k-steps][2 tiles][2 KB], both operands in shared memory
  *   pairs:  two CTAs of a cluster take units side by side of the same rows, of which each brings
  *           every other box to both; a stage is replaced when both are done with it
  *   scales: of tokens and channels at the end; of blocks a thread has two of inputs a tile of 64
@@ -20,17 +20,15 @@
 #include "kernels/cuda/experts/routed_bytes.cuh"
 #include "kernels/cuda/gemm/quantized_input/w8a8_tokens_as_rows.cuh"
 
-#define RT_TALL_COPIER 40  /* registers */
-#define RT_TALL_CONSUMER 232
 #define RT_TALL_ROWS 128   /* of a warpgroup, at most */
 #define RT_TALL_PARK 2048  /* bytes: 16 rows x 64 channels on their way to memory, of a warp */
 
-template <bool BLOCKS_> struct rt_tall_cut {
-    static constexpr int KIND = W8A8_E4M3, T = 256, STAGES = 4, TILES = 2;
+template <int ROWS, bool BLOCKS_> struct rt_tall_cut {
+    static constexpr int KIND = W8A8_E4M3, T = ROWS, STAGES = 4, TILES = 2;
     static constexpr bool BLOCKS = BLOCKS_, GROUPED = BLOCKS, X_GROUPED = BLOCKS, WHOLE = true;
     static constexpr bool X_SCALES_SORTED = BLOCKS;
     static constexpr int CTAS = 2, whole_rounds = 0, box = 64;
-    static constexpr int NWG = 2, C = 64 * TILES, consumers = NWG * 128;
+    static constexpr int NWG = T == 192 ? 3 : 2, C = 64 * TILES, consumers = NWG * 128;
     using at = w8a8_stage<KIND, T, TILES, GROUPED>;
     static constexpr int pair_bytes = at::tile_bytes, record_room = SW_W8A8_RECORD_BYTES;
     static constexpr int x_pieces = 1, x_per_piece = 128, code_pieces = 4; /* k-steps */
@@ -38,6 +36,8 @@ template <bool BLOCKS_> struct rt_tall_cut {
     static constexpr int ring_bytes = STAGES * stage_bytes, threads = consumers + 128;
     static constexpr int shared_bytes = ring_bytes + consumers / 32 * RT_TALL_PARK + 1024;
     static constexpr int arrivals = RT_COPY_WARPS;
+    /* Registers. */
+    static constexpr int copier = NWG == 3 ? 32 : 40, consumer = NWG == 3 ? 160 : 232;
     static_assert(!BLOCKS || at::xs_at + T * 4 + 16 <= stage_bytes,
                   "scales of X from a multiple of 16 on");
     using ring = w8a8_cluster_ring<CTAS, STAGES>;
@@ -73,9 +73,9 @@ struct rt_tall_own {
 };
 
 /* The row of a block that row i of this warpgroup is. */
-static __device__ __forceinline__ int rt_tall_row_of(int i)
+template <class P> static __device__ __forceinline__ int rt_tall_row_of(int i)
 {
-    return (i / 64 * 2 + rt_group()) * 64 + i % 64;
+    return (i / 64 * P::NWG + rt_group()) * 64 + i % 64;
 }
 
 /* Asks for the scale of row `row` of the sorted ones. */
@@ -92,7 +92,7 @@ static __device__ __forceinline__ void rt_tall_ask(const rt_args &a, const rt_no
                                                    rt_tall_rows *rows)
 {
     const int i = (int)threadIdx.x % 128, tile = rt_tile<GLU, P::TILES>(a, unit.j, i / 64);
-    const int row = unit.row0 + min(rt_tall_row_of(i), unit.n_rows - 1);
+    const int row = unit.row0 + min(rt_tall_row_of<P>(i), unit.n_rows - 1);
     const int64_t channel = (int64_t)tile * 64 + i % 64;
     const bool is_sorted = a.lists.blocks;
 
@@ -220,6 +220,21 @@ static __device__ __forceinline__ void rt_tall_multiply(float (&total)[M][64],
     rt_tall_stage<P, M, false>(total, part, ring, a, shift);
 }
 
+/* n stages in which this warpgroup has no rows. */
+template <class ring_type>
+static __device__ __forceinline__ void rt_tall_pass(ring_type &ring, int n)
+{
+#pragma unroll 1
+    for (; n > 0; n--) {
+        const uint32_t bar = ring.bar();
+
+        ring.wait();
+        ring.turn();
+        __syncwarp();
+        ring.release(bar);
+    }
+}
+
 /* ---- the end of a unit ---- */
 
 /* Fetches the scales of the unit's channels, for all of the warpgroup. */
@@ -328,7 +343,8 @@ rt_tall_unit(const rt_args &a, const rt_run &run, typename P::ring &ring, const 
 
     rt_tall_ask<P, GLU>(a, note, own.rows);
     w8a8_clear(total, own.zero_addr);
-    rt_tall_multiply<P, M>(total, ring, a, n, rt_scale_shift(a, k0, x_row));
+    if (rt_uniform(note.n_rows) <= rt_group() * 64) rt_tall_pass(ring, n);
+    else rt_tall_multiply<P, M>(total, ring, a, n, rt_scale_shift(a, k0, x_row));
     rt_tall_wait();
     if (!rt_bring_together<sums>(total, a, run, u, k0, n, P::T)) return;
     if constexpr (!P::BLOCKS) rt_tall_fetch_scales<P, GLU>(a, own.rows);
@@ -337,7 +353,7 @@ rt_tall_unit(const rt_args &a, const rt_run &run, typename P::ring &ring, const 
 #pragma unroll
     for (int m = 0; m < M; m++) {
         if constexpr (!P::BLOCKS) rt_tall_scale(total[m], m, own.rows);
-        const int first = rt_tall_row_of(m * 64 + (int)threadIdx.x % 128 / 32 * 16);
+        const int first = rt_tall_row_of<P>(m * 64 + (int)threadIdx.x % 128 / 32 * 16);
 
         if constexpr (GLU) rt_tall_finish_glu(total[m], a, unit, first, own.park, own.rows);
         else rt_tall_finish_down(total[m], a, unit, m, first, own.park, own.rows);
@@ -349,9 +365,12 @@ static __device__ __forceinline__ void
 rt_unit_of_rows(const rt_args &a, const rt_run &run, typename P::ring &ring,
                 const rt_note &unit, const rt_tall_own &own, int u, int k0, int n)
 {
-    if (rt_uniform(unit.n_rows) > 128 + rt_group() * 64)
-        rt_tall_unit<P, GLU, 2>(a, run, ring, unit, own, u, k0, n);
-    else rt_tall_unit<P, GLU, 1>(a, run, ring, unit, own, u, k0, n);
+    if constexpr (P::NWG == 2)
+        if (rt_uniform(unit.n_rows) > 128 + rt_group() * 64) {
+            rt_tall_unit<P, GLU, 2>(a, run, ring, unit, own, u, k0, n);
+            return;
+        }
+    rt_tall_unit<P, GLU, 1>(a, run, ring, unit, own, u, k0, n);
 }
 
 template <class P, bool GLU>
@@ -380,12 +399,12 @@ __global__ void __launch_bounds__(P::threads, 1)
     if (threadIdx.x == 0) s_run = run;
     __syncthreads();
     if (warp >= P::consumers / 32) {
-        sw_fewer_registers<RT_TALL_COPIER>();
+        sw_fewer_registers<P::copier>();
         rt_byte_bring<P, GLU>(x, a, run, ring, full, empty, s_notes, warp);
     } else {
         typename P::ring at = {{ring, full, empty, P::stage_bytes, 0, 0}};
 
-        sw_more_registers<RT_TALL_CONSUMER>();
+        sw_more_registers<P::consumer>();
         sw_grid_wait_previous();
         rt_byte_consume<P, GLU>(a, s_run, at, s_notes,
                                 rt_tall_own{ring + P::ring_bytes + (uint32_t)(warp * RT_TALL_PARK),

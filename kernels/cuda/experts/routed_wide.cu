@@ -10,7 +10,7 @@ static const rt_kernel kernel = {cut::T,
                                  cut::shared_bytes, cut::threads, cut::box, 1, cut::T * cut::C, 1,
                                  2 * cut::box};
 
-extern "C" const rt_kernel *sw_routed_wide(w8a8_mode mode)
+extern "C" const rt_kernel *sw_routed_wide(int rows, w8a8_mode mode)
 {
-    return mode == W8A8_PLAIN ? &kernel : NULL;
+    return rows == cut::T && mode == W8A8_PLAIN ? &kernel : NULL;
 }
