@@ -263,6 +263,7 @@ static const char *const has_idle_rows[] = {
     "swk_chunk_channels",   /* sw_rows_pair stores zeros in their place */
     "swk_weight_only_wgmma_sm90", /* of tokens that are not there, as those that follow */
     "swk_w4a16_persistent_sm90", "swk_w8a8_split_k_sm90", "swk_w8a8_two_ctas_sm90",
+    "swk_w8a8_two_ctas_rows_sm90",
     "swk_w8a8_persistent_sm90", "swk_w8a8_token_rows_sm90", "swk_routed_tall_sm90",
 };
 

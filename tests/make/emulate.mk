@@ -19,7 +19,7 @@ EMU_TESTS := test_dense_few test_engine_ops test_newest_key test_expert_lists te
 EMU_MORE  := test_engine_mixers test_streams test_block_put test_solver_rows test_probe test_search test_outputs
 
 EMU_GEMM  := $(addprefix kernels/cuda/gemm/,tensor_map.cu $(addprefix weight_only/,weight_only_run.cu w4a16.cu w8a16.cu \
-             persistent/w4a16_persistent.cu) $(addprefix quantized_input/,split_k/w8a8_split_k.cu two_ctas/w8a8_two_ctas.cu \
+             persistent/w4a16_persistent.cu) $(addprefix quantized_input/,split_k/w8a8_split_k.cu $(addprefix two_ctas/w8a8_two_ctas,.cu _rows.cu) \
              persistent/w8a8_persistent.cu))
 EMU_GEMM_GEN := $(addprefix $(BUILD)/gen/kernels/cuda/gemm/,$(addprefix weight_only/,$(addprefix w4a16_bf16,.cu _fused.cu) \
              $(addprefix persistent/w4a16_persistent_bf16,.cu _fused.cu)) \

@@ -26,6 +26,7 @@ static __device__ __forceinline__ int w8a8_block_slot(int token)
 template <int N>
 struct w8a8_scale_walk {
     static_assert(N % 32 == 0, "a token a lane");
+    static constexpr int per_lane = N / 32;
     const float *x_at;
     int64_t w_at;
     float w, next_w; /* of the lane's stage of 32, and of the 32 after these */
@@ -81,15 +82,16 @@ struct w8a8_turns {
     }
 };
 
-/* The scales of all stages of a block, by one warp, those of X fetched AHEAD stages ahead. to: the
- * lane's slot of the first 32 of its tokens in the ring's first stage; bytes: of a stage. */
-template <int AHEAD, int N, int STAGES>
-static __device__ __forceinline__ void w8a8_make_scales(const w8a8_args &a,
-                                                        w8a8_scale_walk<N> &walk, int n_stages,
-                                                        uint32_t to, uint32_t bytes, uint32_t full,
-                                                        uint32_t empty, w8a8_turns<STAGES> &at)
+/* The scales of all stages of a block, by one warp, those of X fetched AHEAD stages ahead. walk: a
+ * w8a8_scale_walk, or what fetches and puts as it does; to: where it puts those of the ring's first
+ * stage; bytes: of a stage. */
+template <int AHEAD, typename walk_type, int STAGES>
+static __device__ __forceinline__ void w8a8_make_scales(const w8a8_args &a, walk_type &walk,
+                                                        int n_stages, uint32_t to, uint32_t bytes,
+                                                        uint32_t full, uint32_t empty,
+                                                        w8a8_turns<STAGES> &at)
 {
-    float x[AHEAD][N / 32];
+    float x[AHEAD][walk_type::per_lane];
 
     static_assert(32 % AHEAD == 0, "scales of W are fetched where the loop turns");
 #pragma unroll

@@ -8,10 +8,11 @@
 #define TWO_CTAS "w8a8_two_ctas"
 #define PERSISTENT "w8a8_persistent"
 
-/* Plans that were timed: of pairs up to so many tokens, of blocks of 256 tokens from so many on,
- * and in two launches from so many tokens and channels on. */
+/* Plans that were timed: of pairs up to so many tokens, fewer of those that have tokens as rows, of
+ * blocks of 256 tokens from so many on, and in two launches from so many tokens and channels on. */
 #define PAIRS_TOKENS_MIN 17
 #define PAIRS_TOKENS_MAX 1024
+#define ROWS_TOKENS_MAX 256
 #define STAYING_TOKENS_MIN 97
 #define PARTS_TOKENS_MIN 64
 #define PARTS_CHANNELS_MIN 6144
@@ -36,7 +37,9 @@
 /* Kinds of weights and inputs that were timed. */
 enum { FP8, W8A8, BLOCKS, W4A8, W4AFP8, N_TIMED };
 
-/* ns of a stage of 128 inputs where a CTA has a multiprocessor for itself. */
+/* ns of a stage of 128 inputs where a CTA has a multiprocessor for itself; 0: no such kind. Tiles
+ * whose rows are tokens are of one short sweep (cuda-lab-log.md); those of 64 and 224 channels took
+ * a tenth more, as did what they compete with. */
 static const struct {
     const char *kernel, *tile;
     int ns[N_TIMED];
@@ -56,6 +59,11 @@ static const struct {
     {TWO_CTAS, "x128_c128",   {416, 434,  502, 548,  539}},
     {TWO_CTAS, "k128_c64",    {256, 282,  333, 371,  442}},
     {TWO_CTAS, "k128_c128",   {436, 454,  512, 518,  519}},
+    {TWO_CTAS, "r128_c64",    {  0,   0,  284,   0,    0}},
+    {TWO_CTAS, "r128_c80",    {  0,   0,  430,   0,    0}},
+    {TWO_CTAS, "r128_c160",   {  0,   0,  690,   0,    0}},
+    {TWO_CTAS, "r128_c224",   {  0,   0,  940,   0,    0}},
+    {TWO_CTAS, "v128_c96",    {  0,   0,  400,   0,    0}},
     {PERSISTENT, "t256_c128", {647, 630,  741, 934,  860}},
 };
 #define N_STAGES (int)(sizeof stages / sizeof *stages)
@@ -160,7 +168,8 @@ static bool is_timed(const cut *c, const problem *a)
 
     if (c->stays) return m >= STAYING_TOKENS_MIN;
     if (strcmp(sw_cuda_kernels[c->kernel].name, TWO_CTAS) == 0)
-        return m >= PAIRS_TOKENS_MIN && m <= PAIRS_TOKENS_MAX;
+        return m >= PAIRS_TOKENS_MIN &&
+               m <= (sw_w8a8_two_ctas_has_rows(c->tile) ? ROWS_TOKENS_MAX : PAIRS_TOKENS_MAX);
     if (c->t->n_tokens > 2 * sw_cuda_up(m, 16) * 16 || by_token > most_by_token(c->t)) return false;
     return c->split == 1 || n_ctas <= 2 * (int64_t)a->n_sms;
 }

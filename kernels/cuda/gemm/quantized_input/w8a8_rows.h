@@ -27,8 +27,11 @@ sw_code sw_w8a8_launch(const sw_cuda_gemm *p, const w8a8_kernel *kernel, const c
  */
 sw_code sw_w8a8_map(w8a8_maps *maps, const sw_cuda_gemm *p, int box_tokens, int box_tiles,
                     sw_err *err) SW_MUST_USE;
+sw_code sw_w8a8_map_x(CUtensorMap *map, const sw_cuda_gemm *p, int n_tokens,
+                      sw_err *err) SW_MUST_USE; /* X alone */
 
 int sw_w8a8_two_ctas_shared(int tile); /* by pairs: SW_A8P_X and so on */
+bool sw_w8a8_two_ctas_has_rows(int tile); /* of tokens, for scales of blocks alone */
 
 /* Of a block that is shared: with fewer, meeting costs what it saves. */
 #define SW_W8A8_SHARED_STAGES_MIN 8

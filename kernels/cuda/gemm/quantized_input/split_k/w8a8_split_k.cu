@@ -167,7 +167,7 @@ extern "C" w8a8_args sw_w8a8_args_of(const sw_cuda_gemm *p, int split)
     return a;
 }
 
-static sw_code map_x(CUtensorMap *map, const sw_cuda_gemm *p, int n_tokens, sw_err *err)
+extern "C" sw_code sw_w8a8_map_x(CUtensorMap *map, const sw_cuda_gemm *p, int n_tokens, sw_err *err)
 {
     int64_t stride = sw_cuda_codes_stride(p->tiles.k_in);
 
@@ -181,7 +181,7 @@ extern "C" sw_code sw_w8a8_map(w8a8_maps *maps, const sw_cuda_gemm *p, int box_t
     int64_t n_tiles = sw_tiles_n(t->n_out);
     int blocks = t->container_bits / 4;
     int scale_bytes = t->spec.scale_dtype == SW_DTYPE_F32 ? 4 : 2;
-    sw_code rc = map_x(&maps->x, p, box_tokens, err);
+    sw_code rc = sw_w8a8_map_x(&maps->x, p, box_tokens, err);
 
     if (!rc)
         rc = sw_tensor_map_3d(&maps->codes, t->codes, 8, SW_W8A8_BLOCK_BYTES / 8,
@@ -225,7 +225,7 @@ extern "C" sw_code sw_w8a8_launch(const sw_cuda_gemm *p, const w8a8_kernel *kern
 {
     CUtensorMap map;
     void *params[] = {&map, (void *)args};
-    sw_code rc = map_x(&map, p, n_tokens, err);
+    sw_code rc = sw_w8a8_map_x(&map, p, n_tokens, err);
 
     if (rc) return rc;
     return sw_w8a8_start(kernel, name, n_blocks, cluster, p->may_overlap && overlap, params, stream,

@@ -11,6 +11,9 @@ extern "C" const sw_cuda_tile sw_w8a8_two_ctas_tiles[] = {
     {#name, T, 64 * NT, 0, (RING) <= 104 ? 2 : 1, false},
 #include "kernels/cuda/gemm/quantized_input/two_ctas/w8a8_two_ctas_tiles.def"
 #undef SW_A8P_TILE
+#define SW_A8C_TILE(name, C, PARTS, SHARED) {#name, 128, C, 0, 1, false},
+#include "kernels/cuda/gemm/quantized_input/two_ctas/w8a8_two_ctas_rows.def"
+#undef SW_A8C_TILE
 };
 extern "C" const int sw_w8a8_two_ctas_n_tiles =
     (int)(sizeof sw_w8a8_two_ctas_tiles / sizeof *sw_w8a8_two_ctas_tiles);
@@ -19,10 +22,21 @@ static const int shared[] = { /* by pairs of each tile */
 #define SW_A8P_TILE(name, T, NT, BY_T, RING, SHARED) SHARED,
 #include "kernels/cuda/gemm/quantized_input/two_ctas/w8a8_two_ctas_tiles.def"
 #undef SW_A8P_TILE
+#define SW_A8C_TILE(name, C, PARTS, SHARED) SHARED,
+#include "kernels/cuda/gemm/quantized_input/two_ctas/w8a8_two_ctas_rows.def"
+#undef SW_A8C_TILE
+};
+
+enum { /* tiles whose products have channels as rows, which come first */
+#define SW_A8P_TILE(name, T, NT, BY_T, RING, SHARED) TILE_##name,
+#include "kernels/cuda/gemm/quantized_input/two_ctas/w8a8_two_ctas_tiles.def"
+#undef SW_A8P_TILE
+    N_BY_CHANNEL
 };
 
 static const w8a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 {
+    if (tile >= N_BY_CHANNEL) return sw_w8a8_two_ctas_rows(tile - N_BY_CHANNEL);
     switch (sw_w8a8_instance_of(p)) {
 #define SW_W8A8_KIND_ROW(kind, name)                                                               \
     case kind:                                                                                     \
@@ -34,10 +48,15 @@ static const w8a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 }
 
 extern "C" int sw_w8a8_two_ctas_shared(int tile) { return shared[tile]; }
+extern "C" bool sw_w8a8_two_ctas_has_rows(int tile) { return tile >= N_BY_CHANNEL; }
 
 extern "C" bool sw_w8a8_two_ctas_can_run(const sw_cuda_gemm *p, int tile)
 {
-    return sw_w8a8_can_run(p, tile) && sw_w8a8_mode_of(p) != W8A8_X_GROUPS;
+    w8a8_mode mode = sw_w8a8_mode_of(p);
+
+    if (sw_w8a8_two_ctas_has_rows(tile) && (mode != W8A8_X_BLOCKS || sw_tiles_k(p->tiles.k_in) % 2))
+        return false;
+    return sw_w8a8_can_run(p, tile) && mode != W8A8_X_GROUPS;
 }
 
 extern "C" bool sw_w8a8_two_ctas_suits(const sw_cuda_gemm *p, const sw_cuda_device *device,
@@ -73,6 +92,14 @@ extern "C" size_t sw_w8a8_two_ctas_workspace_bytes(const sw_cuda_gemm *p, const 
     return 0;
 }
 
+/* Codes in columns come without a box. */
+static sw_code map_all(w8a8_maps *maps, const sw_cuda_gemm *p, int tile, int box_tokens,
+                       sw_err *err)
+{
+    if (sw_w8a8_two_ctas_has_rows(tile)) return sw_w8a8_map_x(&maps->x, p, box_tokens, err);
+    return sw_w8a8_map(maps, p, box_tokens, sw_w8a8_two_ctas_tiles[tile].n_channels / 64, err);
+}
+
 extern "C" sw_code sw_w8a8_two_ctas_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan,
                                         void *d_workspace, void *stream, sw_err *err)
 {
@@ -87,8 +114,7 @@ extern "C" sw_code sw_w8a8_two_ctas_run(const sw_cuda_gemm *p, const sw_cuda_pla
     args.x_rows = sw_cuda_x_rows(p, tile);
     /* Halves begin where the swizzle of shared memory does. */
     if (shares_x) args.x_rows = (args.x_rows + 15) / 16 * 16;
-    rc =
-        sw_w8a8_map(&maps, p, shares_x ? args.x_rows / 2 : args.x_rows, tile->n_channels / 64, err);
+    rc = map_all(&maps, p, plan->tile, shares_x ? args.x_rows / 2 : args.x_rows, err);
     if (rc) return rc;
     args.record_bytes = 64 * args.scale_bytes; /* a box has no gaps */
     return sw_w8a8_start(kernel_of(p, plan->tile), tile->name, (int)ctas_of(p, plan->tile), 2,

@@ -13,6 +13,8 @@ extern "C" {
     const w8a8_kernel *sw_w8a8_two_ctas_##name(int tile, w8a8_mode mode);
 #include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
 #undef SW_W8A8_KIND_ROW
+/* Of E4M3 with scales of blocks and codes in columns; tile: a row of w8a8_two_ctas_rows.def. */
+const w8a8_kernel *sw_w8a8_two_ctas_rows(int tile);
 
 #ifdef __cplusplus
 }
