@@ -8,7 +8,7 @@
  *           does, the other one multiplies. C of 224 go through in two parts, for registers
  *   codes:  in columns (column_tiles.h), 32 inputs of C channels in a row. Tiles of 64 channels are
  *           not where CTAs begin, so that what a CTA has of a tile comes for itself, by two warps
- *           of which one lane asks: several lanes that ask take 60 ns each
+ *           of which one lane asks
  *   scales: C channels meet two or three blocks of them. A warp lays out those of X, one a token,
  *           and those of W, one for each `unit` channels that are in one block whatever CTA it is;
  *           a lane multiplies its own
