@@ -9,8 +9,9 @@
  *                  codes in fixed point, its three bytes in columns 0 to 2
  *
  * Every lane copies what it alone reads, so nobody waits for anybody until the strip is summed up.
- * The ring is filled before the kernel ahead has ended. Inputs are quantized here, by each CTA for
- * itself: what sw_act_quantize defines. Sums of a strip's warps are added in their order.
+ * The ring is filled before the kernel ahead has ended; where not all of a warp's units have room
+ * in it, a part of it, and the rest behind x. Inputs are quantized here, by each CTA for itself:
+ * what sw_act_quantize defines. Sums of a strip's warps are added in their order.
  */
 #include <math.h>
 
@@ -103,10 +104,51 @@ static __device__ void multiply_all(float (&sums)[PARTS][2], const one_args &p,
         }
 }
 
+/* Ask for units `begin` to `end` of a warp's ring, of which the first is unit `next` of a strip. */
+template <int KIND, int PARTS>
+static __device__ __forceinline__ void fill(unit<KIND> *s_ring, source (&from)[PARTS],
+                                            const one_args &p, int begin, int end, int &next)
+{
+#pragma unroll 1
+    for (int j = begin; j < end; j++, next += p.n_slices) {
+#pragma unroll
+        for (int part = 0; part < PARTS; part++)
+            if (next < p.n_units)
+                fetch<KIND>(s_ring[j * PARTS + part], from[part], p, next);
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    }
+}
+
+/* x into the lanes' order; the ring's units from `early` on are asked for behind it. Returns the
+ * scale of its codes. */
+template <int KIND, int PARTS>
+static __device__ __forceinline__ float take_x(uint32_t *s_x, float *s_units, const one_args &p,
+                                               const one_job &job, const held_norm &norm,
+                                               float *s_part, unit<KIND> *s_ring,
+                                               source (&from)[PARTS], int early, int &next)
+{
+    constexpr int ahead = ring<KIND, PARTS>::ahead;
+
+    if (p.a.x) {
+        sw_eight stream[EIGHTS_MAX];
+
+        load_stream<KIND>(stream, p);
+        asm volatile("" ::: "memory");
+        fill(s_ring, from, p, early, ahead, next);
+        return load_norm<KIND>(s_x, s_units, p, job, norm, s_part, stream);
+    }
+    uint4 raw[ROW_EIGHTS_MAX] = {};
+
+    plain_row<KIND>(raw, p, job);
+    asm volatile("" ::: "memory");
+    fill(s_ring, from, p, early, ahead, next);
+    return lay_out_all<KIND>(s_x, s_units, p, job, raw, s_part);
+}
+
 /* grid (CTAs that share out the strips, pairs of token and expert) */
 template <int KIND, int PARTS, bool IS_EXPERT>
 static __global__ void __launch_bounds__(N_THREADS, PER_SM)
-    swk_one_token(one_args p, division division)
+    swk_one_token(one_args p, division division, int early)
 {
     extern __shared__ __align__(16) char s_bytes[];
     __shared__ float s_part[32], s_red[N_WARPS * PARTS * N_CHANNELS];
@@ -133,23 +175,15 @@ static __global__ void __launch_bounds__(N_THREADS, PER_SM)
 #pragma unroll
     for (int part = 0; part < PARTS; part++)
         from[part] = source_of<KIND>(p, job, strip + part * p.up_strip, unit0);
-#pragma unroll 1
-    for (int j = 0; j < ahead; j++, next += p.n_slices) {
-#pragma unroll
-        for (int part = 0; part < PARTS; part++)
-            if (next < p.n_units)
-                fetch<KIND>(s_ring[j * PARTS + part], from[part], p, next);
-        asm volatile("cp.async.commit_group;" ::: "memory");
-    }
-    open_outlet<KIND, PARTS>(out, p, job, strip_to_store(mine));
     if (p.a.x) hold_norm<KIND>(norm, p);
+    open_outlet<KIND, PARTS>(out, p, job, strip_to_store(mine));
+    fill(s_ring, from, p, 0, early, next);
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
     if (p.a.out == SW_FUSED_ADD && out.n >= 0) before = p.a.sum[out.n];
     if (threadIdx.x < kind_of<KIND>::zero_words) s_x[x_words<KIND>(p.n_units) + threadIdx.x] = 0;
-    x_scale = p.a.x ? load_norm<KIND>(s_x, s_units, p, job, norm, s_part)
-                    : load_rows<KIND>(s_x, s_units, p, job, s_part);
+    x_scale = take_x<KIND>(s_x, s_units, p, job, norm, s_part, s_ring, from, early, next);
     __syncthreads();
     multiply_all<KIND, PARTS>(sums, p, s_ring, from, s_x, s_units, unit0, next);
     if (lane % 4 == 0)
@@ -195,6 +229,18 @@ static division division_of(const one_args *p, bool is_expert)
     return divide(p->n_strips, p->a.n_sms);
 }
 
+/* Units of a warp's ring to ask for before x, which comes behind them: few, as CTAs that begin late
+ * would wait for x until all rings are full. Where all of a warp's units have room, nothing else
+ * is asked for. */
+template <int KIND, int PARTS> static int early_of(const one_args *p)
+{
+    constexpr int ahead = ring<KIND, PARTS>::ahead;
+
+    if ((p->n_units + p->n_slices - 1) / p->n_slices <= ahead) return ahead;
+    if (PARTS == 2) return 1;
+    return p->a.x ? ahead / 2 : 2;
+}
+
 template <int KIND, int PARTS, bool IS_EXPERT>
 static sw_code run(one_args *p, sw_launch how, sw_err *err)
 {
@@ -213,7 +259,7 @@ static sw_code run(one_args *p, sw_launch how, sw_err *err)
 
     return sw_start("product of one token", swk_one_token<KIND, PARTS, IS_EXPERT>,
                     dim3(ctas_of(p->n_strips, p->a.n_sms, d), (unsigned)n_pairs), N_THREADS,
-                    (size_t)size_bytes, how, err, *p, d);
+                    (size_t)size_bytes, how, err, *p, d, early_of<KIND, PARTS>(p));
 }
 
 template <int KIND> static sw_code run_kind(one_args *p, sw_launch how, sw_err *err)

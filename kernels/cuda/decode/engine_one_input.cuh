@@ -314,13 +314,24 @@ template <int KIND> static __device__ void hold_norm(held_norm &to, const one_ar
     }
 }
 
-/* norm(x), of which a thread holds eights as lay_out_all takes them. */
+/* The residual stream's row: eights as lay_out_all takes them. */
+template <int KIND>
+static __device__ void load_stream(sw_eight (&e)[EIGHTS_MAX], const one_args &p)
+{
+#pragma unroll
+    for (int j = 0; j < EIGHTS_MAX; j++) {
+        const int at = (int)threadIdx.x + j * N_THREADS;
+
+        if (at < p.n_units * (UNIT_K / 8)) e[j] = load_floats<KIND>(p.a.x, at);
+    }
+}
+
+/* norm(x) of the row that load_stream has brought, whose eights become normed ones. */
 template <int KIND, int N>
 static __device__ void norm_row(uint4 (&raw)[N], const one_args &p, const held_norm &norm,
-                                float *s_part)
+                                float *s_part, sw_eight (&e)[EIGHTS_MAX])
 {
     const int n_eights = p.n_units * (UNIT_K / 8);
-    sw_eight e[EIGHTS_MAX];
     float sum = 0;
 
 #pragma unroll
@@ -328,7 +339,6 @@ static __device__ void norm_row(uint4 (&raw)[N], const one_args &p, const held_n
         const int at = (int)threadIdx.x + j * N_THREADS;
 
         if (at >= n_eights) break;
-        e[j] = load_floats<KIND>(p.a.x, at);
 #pragma unroll
         for (int i = 0; i < 8; i++) sum += e[j].v[i] * e[j].v[i];
     }
@@ -368,24 +378,15 @@ static __device__ void plain_row(uint4 (&raw)[N], const one_args &p, const one_j
     }
 }
 
-/* norm(x) into the lanes' order; returns the scale of its codes. */
+/* norm of `e` into the lanes' order; returns the scale of its codes. */
 template <int KIND>
 static __device__ float load_norm(uint32_t *s_x, float *s_units, const one_args &p,
-                                  const one_job &job, const held_norm &norm, float *s_part)
+                                  const one_job &job, const held_norm &norm, float *s_part,
+                                  sw_eight (&e)[EIGHTS_MAX])
 {
     uint4 raw[EIGHTS_MAX] = {};
 
-    norm_row<KIND>(raw, p, norm, s_part);
-    return lay_out_all<KIND>(s_x, s_units, p, job, raw, s_part);
-}
-
-template <int KIND>
-static __device__ float load_rows(uint32_t *s_x, float *s_units, const one_args &p,
-                                  const one_job &job, float *s_part)
-{
-    uint4 raw[ROW_EIGHTS_MAX] = {};
-
-    plain_row<KIND>(raw, p, job);
+    norm_row<KIND>(raw, p, norm, s_part, e);
     return lay_out_all<KIND>(s_x, s_units, p, job, raw, s_part);
 }
 
