@@ -26,7 +26,7 @@ static sw_launch how;
 
 /* The strips of the second do not fill the last CTA. Of four bits, those behind the fourth:
  * multiprocessors with three strips and two, more strips than two CTAs of each can have, gates
- * with few units, and the longest rows. */
+ * with few units, the longest rows, and normed ones whose rings do not hold all. */
 static const fused_case ones[] = {
     {4096, 4096, 128, false, true, false, SW_FUSED_STORE, F16, 0, 0},
     {48, 1280, 256, true, false, true, SW_FUSED_ADD, SW_DTYPE_BF16, 0, 0},
@@ -36,6 +36,8 @@ static const fused_case ones[] = {
     {34816, 256, 128, false, false, true, SW_FUSED_STORE, F16, 0, 0},
     {96, 384, 128, true, true, true, SW_FUSED_GLU, SW_DTYPE_BF16, 0, 0},
     {48, 16384, 128, false, false, false, SW_FUSED_STORE, F16, 0, 0},
+    {48, 8192, 128, false, true, false, SW_FUSED_STORE, F16, 0, 0},
+    {96, 4096, 128, true, true, true, SW_FUSED_GLU, SW_DTYPE_BF16, 0, 0},
     {6144, 4096, 0, false, true, true, SW_FUSED_STORE, F32, SW_NUM_E4M3, SW_ACT_TOKEN},
     {4096, 14336, 0, false, false, false, SW_FUSED_ADD, F32, SW_NUM_E4M3, SW_ACT_TENSOR},
     {28672, 4096, 0, false, true, true, SW_FUSED_GLU, SW_DTYPE_BF16, SW_NUM_E4M3, SW_ACT_TOKEN},
