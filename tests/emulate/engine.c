@@ -257,6 +257,7 @@ void emu_bulk_load_many(const emu_operand *op)
 {
     transfer t = {.global = (unsigned char *)(uintptr_t)op[1].in, .n_bytes = (uint32_t)op[2].in};
 
+    if (!emu_is_lane_elected()) return;
     for (int rank = 0; rank < 16; rank++)
         if (op[4].in >> rank & 1) ask(t, (uint32_t)op[0].in, (uint32_t)op[3].in, rank);
 }
