@@ -194,17 +194,6 @@ static __device__ float scale16(uint32_t bits, bool is_bf16)
 #define MAGIC 12582912 /* 1.5 * 2^23: to it floats add integers exactly, in their low bits */
 #define MAGIC_BITS 0x4b400000
 
-/* Sixteen times (code - 8), of the high and of the low nibbles of four bytes. */
-static __device__ uint32_t high_nibbles(uint32_t w)
-{
-    uint32_t v;
-
-    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(v) : "r"(w), "n"(0xf0f0f0f0u), "n"(0x80808080u));
-    return v;
-}
-
-static __device__ uint32_t low_nibbles(uint32_t w) { return high_nibbles(w << 4); }
-
 /* A sum that began with MAGIC_BITS. */
 static __device__ float less_magic(int sum) { return __int_as_float(sum) - (float)MAGIC; }
 
@@ -226,10 +215,10 @@ static __device__ void add_w4(float (&sums)[N], const UNIT &t, const uint4 *x,
     for (int half = 0; half < 2; half++) {
         const uint4 w = t.code(half), b = x[12 * half];
 
-        multiply_int8(d, make_uint4(low_nibbles(w.x), high_nibbles(w.x), low_nibbles(w.y),
-                                    high_nibbles(w.y)), b.x, b.y);
-        multiply_int8(d, make_uint4(low_nibbles(w.z), high_nibbles(w.z), low_nibbles(w.w),
-                                    high_nibbles(w.w)), b.z, b.w);
+        multiply_int8(d, make_uint4(sw_upper_codes(w.x << 4), sw_upper_codes(w.x),
+                                    sw_upper_codes(w.y << 4), sw_upper_codes(w.y)), b.x, b.y);
+        multiply_int8(d, make_uint4(sw_upper_codes(w.z << 4), sw_upper_codes(w.z),
+                                    sw_upper_codes(w.w << 4), sw_upper_codes(w.w)), b.z, b.w);
     }
 #pragma unroll
     for (int i = 0; i < 4; i++) sums[i] += (i < 2 ? one : two) * less_magic(d[i]);

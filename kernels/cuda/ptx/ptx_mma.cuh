@@ -1,10 +1,21 @@
 /* ptx_mma.cuh - products of a warp in 16-bit floats, from sm_80 on: D[16, 8] += A[16, 16] B[16, 8],
- * the operands as the lanes hold them. Source: PTX ISA, mma.m16n8k16, ldmatrix and movmatrix.
+ * the operands as the lanes hold them; and 4-bit codes on their way to operands of bytes. Source:
+ * PTX ISA, mma.m16n8k16, ldmatrix and movmatrix.
  */
 #ifndef SW_KERNELS_CUDA_PTX_PTX_MMA_CUH
 #define SW_KERNELS_CUDA_PTX_PTX_MMA_CUH
 
 #include <stdint.h>
+
+/* Four of the codes whose zero point is 8, less that, times 16: the upper nibbles, as they lie. */
+__device__ __forceinline__ uint32_t sw_upper_codes(uint32_t word)
+{
+    uint32_t v;
+
+    asm volatile("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(v)
+                 : "r"(word), "r"(0xf0f0f0f0u), "r"(0x80808080u));
+    return v;
+}
 
 /* d: 4 sums, a: 4 pairs of A. */
 __device__ __forceinline__ void sw_mma_bf16(float *d, const uint32_t *a, uint32_t b0, uint32_t b1)

@@ -39,16 +39,6 @@ static __device__ __forceinline__ uint32_t w8a8_nibbles(uint32_t word, uint32_t 
     return w8a8_flip(sw_and_or(word, 0x0f0f0f0fu, 0x80808080u) - zero);
 }
 
-/* Four of the codes whose zero point is 8, less that, times 16: the upper nibbles, as they lie. */
-static __device__ __forceinline__ uint32_t w8a8_upper(uint32_t word)
-{
-    uint32_t v;
-
-    asm volatile("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(v)
-                 : "r"(word), "r"(0xf0f0f0f0u), "r"(0x80808080u));
-    return v;
-}
-
 /* Eight codes whose zero point is 8, less that, as E4M3 of a 512th: its numbers below 2^-5 have
  * even steps, so that a byte 0 to 8 is that many of them; what is left is to find sign and size. */
 static __device__ __forceinline__ void w8a8_small_floats(uint32_t *two, uint32_t word)
@@ -138,7 +128,7 @@ static __device__ __forceinline__ void w8a8_load(uint32_t *frag, const w8a8_args
 
 #pragma unroll
             for (int i = 0; i < 8; i++)
-                frag[8 * kt + i] = w8a8_upper(i % 2 ? w[i / 2] : w[i / 2] << 4);
+                frag[8 * kt + i] = sw_upper_codes(i % 2 ? w[i / 2] : w[i / 2] << 4);
         }
     } else if constexpr (KIND == W8A8_INT4_E4M3) {
         uint32_t words[8];
