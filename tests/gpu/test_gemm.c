@@ -110,6 +110,7 @@ static void check_plan(const gpu_shape *shape)
 
     gpu_case_new(&c, shape);
     gpu_case_expect(&c);
+    gpu_case_order(&c);
     if (sw_cuda_gemm_plan(&plan, &c.problem, &h200, NULL, &err)) fail_msg("%s", err.text);
     check(&c, &plan);
     gpu_case_free(&c);
@@ -137,7 +138,7 @@ static void check_all(gpu_case *c, int salt)
             for (int split = 1; split <= SPLIT_MAX; split += 1 + (salt + t + split) % 3) {
                 sw_cuda_plan plan = {k, t, split, h200, true, split % 2, {0}};
 
-                if (sw_cuda_kernels[k].can_run(&c->problem, t)) check(c, &plan);
+                if (gpu_case_can_run(c, k, t)) check(c, &plan);
             }
 }
 
@@ -189,9 +190,9 @@ static void each_kernel_once(void **state)
             sw_cuda_plan plan = {k, v % n_tiles, 1 + v / 3 % 3, h200, true, v % 2, {0}};
 
             if (!is_wanted(k)) continue;
-            for (int t = 0; t < n_tiles && !sw_cuda_kernels[k].can_run(&c.problem, plan.tile); t++)
+            for (int t = 0; t < n_tiles && !gpu_case_can_run(&c, k, plan.tile); t++)
                 plan.tile = (plan.tile + 1) % n_tiles;
-            if (sw_cuda_kernels[k].can_run(&c.problem, plan.tile)) check(&c, &plan);
+            if (gpu_case_can_run(&c, k, plan.tile)) check(&c, &plan);
         }
         gpu_case_free(&c);
     }
@@ -278,7 +279,7 @@ static void full_pairs(void **state)
         for (int t = 0; t < *sw_cuda_kernels[kernel].n_tiles; t++) {
             sw_cuda_plan plan = {kernel, t, 1, h200, true, t % 2, {0}};
 
-            if (sw_cuda_kernels[kernel].can_run(&c.problem, t)) check(&c, &plan);
+            if (gpu_case_can_run(&c, kernel, t)) check(&c, &plan);
         }
         gpu_case_free(&c);
     }
@@ -307,7 +308,7 @@ static void many_blocks(void **state)
             for (int t = 0; t < *sw_cuda_kernels[kernel].n_tiles && is_wanted(kernel); t++) {
                 sw_cuda_plan plan = {kernel, t, 1, {90, n_sms[i / 2]}, true, false, {0}};
 
-                if (sw_cuda_kernels[kernel].can_run(&c.problem, t)) check(&c, &plan);
+                if (gpu_case_can_run(&c, kernel, t)) check(&c, &plan);
             }
         }
         gpu_case_free(&c);
@@ -330,6 +331,7 @@ static void shared_rounds(void **state)
         s.is_exact = i / n;
         gpu_case_new(&c, &s);
         gpu_case_expect(&c);
+        assert_true(gpu_case_can_run(&c, plan.kernel, 0));
         check(&c, &plan);
         gpu_case_free(&c);
     }
@@ -409,6 +411,7 @@ static void two_streams(void **state)
             gpu_shape shape = shape_of(of[s][i], tokens[i], 1024 + 64 * s, 2048);
 
             gpu_case_new(&c[s], &shape);
+            gpu_case_order(&c[s]);
             assert_int_equal(sw_cuda_gemm_plan(&plans[s], &c[s].problem, &h200, NULL, &err), SW_OK);
             assert_true(gpu_case_run(&c[s], &plans[s]));
             alone[s] = malloc(c[s].y_bytes);
@@ -481,7 +484,7 @@ static void check_one_hots(gpu_shape s)
         for (int t = 0; t < *sw_cuda_kernels[k].n_tiles; t++) {
             sw_cuda_plan plan = {k, t, 1 + t % 3, h200, true, false, {0}};
 
-            if (is_wanted(k) && sw_cuda_kernels[k].can_run(&c.problem, t))
+            if (is_wanted(k) && gpu_case_can_run(&c, k, t))
                 check_one_hot(&c, &plan, w);
         }
     free(w);
@@ -553,7 +556,8 @@ static void faults_show(void **state)
     static const struct { int variant; spoil spoil; } faults[] = {
         {2, swap_nibbles}, {25, wrong_zero}, {2, shift_scales}, {0, swap_nibbles},
         {0, shift_scales}, {9, swap_nibbles}, {9, shift_scales}, {31, swap_nibbles},
-        {31, wrong_zero}, {31, shift_scales}, {32, third_bits}};
+        {31, wrong_zero}, {31, shift_scales}, {32, third_bits}, {26, swap_nibbles},
+        {26, shift_scales}};
 
     (void)state;
     for (int k = 0; k < sw_cuda_n_kernels; k++)
@@ -565,12 +569,12 @@ static void faults_show(void **state)
             gpu_case_new(&c, &s);
             gpu_case_expect(&c);
             for (int t = 1; t < *sw_cuda_kernels[k].n_tiles; t++)
-                if (!sw_cuda_kernels[k].can_run(&c.problem, plan.tile)) plan.tile = t;
-            if (sw_cuda_kernels[k].can_run(&c.problem, plan.tile)) {
+                if (!gpu_case_can_run(&c, k, plan.tile)) plan.tile = t;
+            if (gpu_case_can_run(&c, k, plan.tile)) {
                 assert_true(gpu_case_run(&c, &plan) && gpu_case_error(&c) <= gpu_case_bound(&c));
                 faults[i].spoil(&c);
                 gpu_case_upload(&c);
-                assert_true(gpu_case_run(&c, &plan));
+                assert_true(gpu_case_can_run(&c, k, plan.tile) && gpu_case_run(&c, &plan));
                 if (gpu_case_error(&c) <= gpu_case_bound(&c))
                     fail_msg("%s: fault %d went unseen", sw_cuda_kernels[k].name, (int)i);
             }

@@ -61,7 +61,8 @@ static sw_cuda_gemm problem_of(int which, int64_t k, int64_t n, int64_t m)
 
     p.tiles = (sw_tiles){.spec = spec, .n_out = n, .k_in = k, .n_groups = groups, .codes = d_memory,
                          .container_bits = sw_tiles_stored_bits(spec.num),
-                         .in_columns = a->scale_rows > 0};
+                         .in_columns = a->scale_rows > 0,
+                         .is_sign_magnitude = which == W4A8F};
     if (a->scope != SW_ACT_NONE)
         p.act = (sw_act){&sw_nums[a->x_num], a->scope, a->scope == SW_ACT_GROUP ? 128 : 0,
                          SW_DTYPE_F32};
@@ -493,8 +494,8 @@ static void rounds_of_blocks(void **state)
 
 static void refuses_what_it_cannot(void **state)
 {
-    sw_cuda_gemm p = problem_of(PLAIN, 96, 64, 1);
-    const sw_cuda_device old = {75, 72};
+    sw_cuda_gemm p = problem_of(PLAIN, 96, 64, 1), fp8_inputs;
+    const sw_cuda_device old = {75, 72}, ampere = {80, 108};
     sw_cuda_plan plan;
     sw_err err = {0};
 
@@ -506,6 +507,13 @@ static void refuses_what_it_cannot(void **state)
     /* the zero point of symmetric 3-bit codes is not that of a container of 4 */
     p.tiles.spec.num = &sw_nums[SW_NUM_INT3];
     assert_int_equal(sw_cuda_gemm_plan(&plan, &p, &h200, NULL, &err), SW_E_UNSUPPORTED);
+    /* codes as signs and magnitudes are for products of bytes on Hopper, others for mma.sync */
+    fp8_inputs = problem_of(W4A8F, 4096, 4096, 64);
+    assert_int_equal(sw_cuda_gemm_plan(&plan, &fp8_inputs, &ampere, NULL, &err),
+                     SW_E_UNSUPPORTED);
+    fp8_inputs.tiles.is_sign_magnitude = false;
+    assert_int_equal(sw_cuda_gemm_plan(&plan, &fp8_inputs, &h200, NULL, &err), SW_OK);
+    assert_string_equal(sw_cuda_kernels[plan.kernel].name, "mma_sync");
     p.tiles.spec.num = &sw_nums[SW_NUM_INT4];
     p.tiles.spec.scale_dtype = SW_DTYPE_F16;
     plan.kernel = sw_cuda_kernel_find("w4a16_split_k");

@@ -25,9 +25,9 @@ static bool is_symmetric_int8(const sw_tiles *t)
     return sw_cuda_weights_of(t) == SW_CUDA_W_INT8 && t->spec.is_symmetric;
 }
 
-static bool is_symmetric_int4(const sw_tiles *t)
+static bool is_signed_int4(const sw_tiles *t)
 {
-    return sw_cuda_weights_of(t) == SW_CUDA_W_INT4 && t->spec.is_symmetric;
+    return sw_cuda_weights_of(t) == SW_CUDA_W_INT4 && t->is_sign_magnitude;
 }
 
 /* Weights and inputs in bytes: what both are, what of their scales changes along k (of weights with
@@ -45,8 +45,8 @@ static const struct {
     {is_e4m3_in_blocks, sw_routed_bytes_e4m3, sw_routed_tall, SW_NUM_E4M3, W8A8_X_BLOCKS, true},
     {is_e4m3, sw_routed_bytes_e4m3, NULL, SW_NUM_E4M3, W8A8_X_GROUPS, false},
     {is_symmetric_int8, sw_routed_bytes_int8, sw_routed_wide, SW_NUM_INT8, W8A8_PLAIN, false},
-    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, NULL, SW_NUM_E4M3, W8A8_PLAIN, false},
-    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, NULL, SW_NUM_E4M3, W8A8_GROUPED, false},
+    {is_signed_int4, sw_routed_bytes_int4_e4m3, NULL, SW_NUM_E4M3, W8A8_PLAIN, false},
+    {is_signed_int4, sw_routed_bytes_int4_e4m3, NULL, SW_NUM_E4M3, W8A8_GROUPED, false},
 };
 #define N_BYTES (int)(sizeof bytes / sizeof *bytes)
 
@@ -66,7 +66,7 @@ static const rt_kernel *kernel_of(const sw_routed_plan *plan)
 static bool is_int4(const sw_tiles *t)
 {
     return sw_cuda_weights_of(t) == SW_CUDA_W_INT4 && t->spec.is_symmetric &&
-           t->spec.scale_dtype == SW_DTYPE_BF16 && t->spec.group_elems % 128 == 0;
+           !t->is_sign_magnitude && t->spec.scale_dtype == SW_DTYPE_BF16 && t->spec.group_elems % 128 == 0;
 }
 
 /* Inputs of a scale of E2M1 weights: 32 of MXFP4, 16 of NVFP4, 0: neither. */

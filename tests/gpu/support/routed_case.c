@@ -11,6 +11,7 @@
 #include "formats/model/model.h"
 #include "formats/num/act.h"
 #include "kernels/cuda/gemm/column_tiles.h"
+#include "kernels/cuda/gemm/sign_tiles.h"
 #include "tests/gpu/support/gpu_ref.h"
 #include "tests/gpu/support/routed_case.h"
 #include "tests/support/toys/qtensor_gen.h"
@@ -240,12 +241,12 @@ static uint16_t *put_rows(const float *v, size_t n)
     return d;
 }
 
-/* The codes of all experts as the engine would have them; whether their order is another. */
-static bool order_codes(const routed_case *c, const sw_qtensor *q, const sw_expert *experts)
+/* The codes of all experts as the engine would have them, which `all` says then. */
+static void order_codes(const routed_case *c, sw_tiles *all, const sw_qtensor *q,
+                        const sw_expert *experts)
 {
     const sw_cuda_device device = {90, 132};
     const sw_act act = act_of(&c->shape);
-    bool in_columns = false;
     sw_err err = {0};
 
     for (int e = 0; e < c->shape.n_experts && !c->shape.keeps_order; e++) {
@@ -253,9 +254,10 @@ static bool order_codes(const routed_case *c, const sw_qtensor *q, const sw_expe
 
         tiles.codes = experts[e].codes;
         assert_int_equal(sw_column_tiles_order_expert(&tiles, &act, &device, NULL, &err), SW_OK);
-        in_columns = tiles.in_columns;
+        assert_int_equal(sw_sign_tiles_order(&tiles, &act, &device, NULL, &err), SW_OK);
+        all->in_columns = tiles.in_columns;
+        all->is_sign_magnitude = tiles.is_sign_magnitude;
     }
-    return in_columns;
 }
 
 static void describe(routed_case *c)
@@ -273,8 +275,8 @@ static void describe(routed_case *c)
                      .down = tiles_of(&c->down[0]),
                      .ups = d_experts, .downs = d_experts + n, .act = s->act, .limit = LIMIT,
                      .may_overlap = s->seed % 2};
-    p->up.in_columns = order_codes(c, c->up, c->experts);
-    p->down.in_columns = order_codes(c, c->down, c->experts + n);
+    order_codes(c, &p->up, c->up, c->experts);
+    order_codes(c, &p->down, c->down, c->experts + n);
     p->x = (sw_bf16_rows){put_rows(c->x, (size_t)(s->n_tokens * s->hidden)), s->hidden};
     p->y = (sw_bf16_rows){(sw_bf16 *)(d_y + GUARD_BYTES), s->hidden};
     p->chosen = device_copy(c->chosen, n_pairs * sizeof *c->chosen);

@@ -25,7 +25,7 @@ typedef struct routed_shape {
     routed_scheme scheme;
     int64_t n_tokens, hidden, wide, group_elems; /* group_elems 0: per channel */
     int64_t scale_rows; /* channels of E4M3 that share their scales; 0: none */
-    bool keeps_order;   /* of codes (kernels/cuda/gemm/column_tiles.h) */
+    bool keeps_order;   /* of codes of 8 bits (kernels/cuda/gemm/column_tiles.h) */
     int n_experts, top_k;
     routing routing;
     int act;

@@ -52,7 +52,7 @@ extern "C" bool sw_mma_can_run(const sw_cuda_gemm *p, int tile)
     bool is_asymmetric = !p->tiles.spec.is_symmetric, has_groups = p->tiles.n_groups > 1;
 
     (void)tile;
-    if (p->tiles.in_columns || kind == MMA_KIND_COUNT ||
+    if (p->tiles.in_columns || p->tiles.is_sign_magnitude || kind == MMA_KIND_COUNT ||
         sw_cuda_inputs_of(&p->act) == SW_CUDA_X_NONE)
         return false;
     if (kind == MMA_INT8_INT8 && is_asymmetric && has_groups) return false;

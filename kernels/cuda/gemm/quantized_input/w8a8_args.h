@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* INT4_SYM: int4 without zero points of its own, whose codes can be taken times 16. INT4_E4M3: the
- * same, as E4M3 for inputs in E4M3. */
+ * same for inputs in E4M3, whose codes lie as signs and magnitudes (sign_tiles.h). */
 typedef enum w8a8_kind {
     W8A8_INT8,
     W8A8_INT4,
@@ -72,7 +72,8 @@ typedef struct w8a8_maps {
 typedef struct a8l_maps {
     CUtensorMap x; /* as above */
     CUtensorMap y; /* [m, n_out]: 64 channels x 64 tokens; not set where its rows are not aligned */
-    CUtensorMap w; /* codes in columns; not set where they are not */
+    CUtensorMap w; /* codes, as above or in columns: see column_tiles.h */
+    CUtensorMap scales, zeros; /* as above */
 } a8l_maps;
 
 /* What the two CTAs of a pair share; K: a block of Y, of which each takes half of k. */

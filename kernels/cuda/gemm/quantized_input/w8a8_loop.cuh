@@ -39,25 +39,20 @@ static __device__ __forceinline__ uint32_t w8a8_nibbles(uint32_t word, uint32_t 
     return w8a8_flip(sw_and_or(word, 0x0f0f0f0fu, 0x80808080u) - zero);
 }
 
-/* Eight codes whose zero point is 8, less that, as E4M3 of a 512th: its numbers below 2^-5 have
- * even steps, so that a byte 0 to 8 is that many of them; what is left is to find sign and size. */
+/* Eight codes as signs and magnitudes (sign_tiles.h) to E4M3 of a 512th: its numbers below 2^-5 have
+ * even steps, so that a byte 0 to 8 is that many of them. */
 static __device__ __forceinline__ void w8a8_small_floats(uint32_t *two, uint32_t word)
 {
-    uint32_t negative, one, size;
+    uint32_t negative = word & 0x88888888u, size, high;
 
-    /* b & ~a: a compiler that knows it shifts first and masks again. */
-    asm volatile("lop3.b32 %0, %1, %2, %3, 0x0c;"
-                 : "=r"(negative)
-                 : "r"(word), "r"(0x88888888u), "r"(word));
-    one = negative >> 3;
-    size = (word ^ (0x88888888u - one)) + one; /* 8 - code below 8, else code - 8 */
-    uint32_t from[2][2] = {{size, negative << 4}, {size >> 4, negative}};
-
-#pragma unroll
-    for (int i = 0; i < 2; i++)
-        asm volatile("lop3.b32 %0, %1, %2, %3, 0xe2;" /* (a & b) | (c & ~b) */
-                     : "=r"(two[i])
-                     : "r"(from[i][0]), "r"(0x0f0f0f0fu), "r"(from[i][1]));
+    size = word - negative + __funnelshift_l(negative, negative, 25); /* one more, if negative */
+    asm volatile("lop3.b32 %0, %1, %2, %3, 0xe2;" /* (a & b) | (c & ~b) */
+                 : "=r"(two[0])
+                 : "r"(size), "r"(0x0f0f0f0fu), "r"(negative));
+    asm volatile("lop3.b32 %0, %1, %2, %3, 0xe2;"
+                 : "=r"(high)
+                 : "r"(negative), "r"(0x0f0f0f0fu), "r"(size));
+    two[1] = __funnelshift_l(high, high, 28);
 }
 
 /* The zero points of the lane's two channels of a tile. */

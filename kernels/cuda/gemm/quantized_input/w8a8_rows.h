@@ -29,6 +29,8 @@ sw_code sw_w8a8_map(w8a8_maps *maps, const sw_cuda_gemm *p, int box_tokens, int 
                     sw_err *err) SW_MUST_USE;
 sw_code sw_w8a8_map_x(CUtensorMap *map, const sw_cuda_gemm *p, int n_tokens,
                       sw_err *err) SW_MUST_USE; /* X alone */
+sw_code sw_w8a8_map_weights(w8a8_maps *maps, const sw_cuda_gemm *p, int box_tiles,
+                            bool has_records, sw_err *err) SW_MUST_USE; /* all but X */
 
 int sw_w8a8_two_ctas_shared(int tile); /* by pairs: SW_A8P_X and so on */
 bool sw_w8a8_two_ctas_has_rows(int tile); /* of tokens, for scales of blocks alone */

@@ -94,16 +94,30 @@ extern "C" w8a8_rounds sw_w8a8_rounds_of(int64_t n_blocks, int64_t n_clusters, i
     return r;
 }
 
+/* Weights as the mode of the kernel has them, which may have scales in groups of which there is one.
+ */
+static sw_code map_weights(a8l_maps *maps, const sw_cuda_gemm *p, const w8a8_args *args,
+                           sw_err *err)
+{
+    w8a8_mode mode = mode_of(p);
+    bool has_records = mode == W8A8_GROUPED || mode == W8A8_X_GROUPS;
+    w8a8_maps boxes = {};
+    sw_code rc;
+
+    if (mode == W8A8_X_BLOCKS)
+        return sw_tensor_map_columns(&maps->w, args->codes, args->n_tiles, args->k_tiles,
+                                     N_CHANNELS / 64, err);
+    rc = sw_w8a8_map_weights(&boxes, p, N_CHANNELS / 64, has_records, err);
+    maps->w = boxes.codes, maps->scales = boxes.scales, maps->zeros = boxes.zeros;
+    return rc;
+}
+
 static sw_code map_all(a8l_maps *maps, const sw_cuda_gemm *p, const w8a8_args *args, int cluster,
                        sw_err *err)
 {
-    int64_t stride = sw_cuda_codes_stride(p->tiles.k_in);
-    sw_code rc = sw_tensor_map_2d(&maps->x, p->x_codes.d_codes, 1, stride, p->m, stride, 128,
-                                  args->x_rows / cluster, err);
+    sw_code rc = sw_w8a8_map_x(&maps->x, p, args->x_rows / cluster, err);
 
-    if (!rc && args->in_columns)
-        rc = sw_tensor_map_columns(&maps->w, args->codes, args->n_tiles, args->k_tiles,
-                                   N_CHANNELS / 64, err);
+    if (!rc) rc = map_weights(maps, p, args, err);
     if (rc || !args->y_is_aligned) return rc;
     return sw_tensor_map_2d(&maps->y, p->d_y, 2, args->n_out, p->m, p->y_stride, 64, 64, err);
 }
@@ -121,6 +135,7 @@ extern "C" sw_code sw_w8a8_persistent_run(const sw_cuda_gemm *p, const sw_cuda_p
 
     (void)d_workspace;
     args.x_rows = (int)sw_cuda_up(sw_cuda_x_rows(p, &sw_w8a8_persistent_tiles[0]), 16) * 16;
+    args.record_bytes = 64 * args.scale_bytes; /* a box has no gaps */
     rc = map_all(&maps, p, &args, b.cluster, err);
     if (!rc && args.y_is_aligned)
         rc = sw_checked_fill(p->d_y, p->y_stride * 2, p->tiles.n_out * 2, p->m, stream, err);

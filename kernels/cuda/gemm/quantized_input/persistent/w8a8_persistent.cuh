@@ -23,7 +23,9 @@
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_PERSISTENT_W8A8_PERSISTENT_CUH
 
 #include "kernels/cuda/gemm/quantized_input/persistent/w8a8_block_store.cuh"
+#include "kernels/cuda/gemm/quantized_input/w8a8_boxes.cuh"
 #include "kernels/cuda/gemm/quantized_input/w8a8_flow.cuh"
+#include "kernels/cuda/ptx/ptx_warp.cuh"
 
 #define SW_A8L_T 256          /* tokens of a block */
 #define SW_A8L_NT 2           /* tiles of channels of a block, one a consumer warpgroup */
@@ -109,7 +111,29 @@ static __device__ __forceinline__ w8a8_place a8l_place(const w8a8_args &a, const
     return p;
 }
 
-/* X of a stage: our half of it to both CTAs of a pair, or of our own share of k all of it. */
+/* Weights, scales and zero points of the stage that `at_k` is at, a box each. */
+template <int KIND, int MODE>
+static __device__ __forceinline__ void
+a8l_copy_weights(const a8l_maps &maps, const w8a8_args &a, const w8a8_place &p,
+                 const w8a8_walk &at_k, uint32_t stage, uint32_t bar, uint64_t policy)
+{
+    using at = a8l_stage<KIND, MODE>;
+    constexpr bool grouped = w8a8_has_records(MODE);
+    bool has_zeros = grouped && KIND == W8A8_INT4 && a.zeros;
+    uint32_t n_bytes = (uint32_t)a.x_rows * 128 + SW_A8L_NT * at::tile_bytes;
+
+    if (grouped) n_bytes += (uint32_t)(SW_A8L_NT * a.record_bytes);
+    if (has_zeros) n_bytes += SW_A8L_NT * 64;
+    sw_warp_expect(bar, n_bytes);
+    sw_warp_load_3d(stage + at::w_at, &maps.w, 0, at_k.stage * (at::tile_bytes / SW_W8A8_BLOCK_BYTES),
+                    p.n_tile0, bar, policy);
+    if (grouped)
+        sw_warp_load_3d(stage + at::s_at, &maps.scales, 0, at_k.group, p.n_tile0, bar, policy);
+    if (has_zeros)
+        sw_warp_load_3d(stage + at::z_at, &maps.zeros, 0, at_k.group, p.n_tile0, bar, policy);
+}
+
+/* X of stage `at_k`: our half of it to both CTAs of a pair, or of our own share of k all of it. */
 template <int KIND, int MODE, int NC>
 static __device__ __forceinline__ void a8l_copy_x(const CUtensorMap *map, const w8a8_args &a,
                                                   const w8a8_place &p, int it, uint32_t stage,
@@ -117,24 +141,24 @@ static __device__ __forceinline__ void a8l_copy_x(const CUtensorMap *map, const 
 {
     int half = a.x_rows / 2, k = (p.stage0 + it) * 128;
 
-    if constexpr (NC == 1)
-        w8a8_copy_x<KIND, SW_A8L_T, SW_A8L_NT, w8a8_has_records(MODE)>(map, a, p, it, stage, bar,
-                                                                       policy);
-    else if (threadIdx.x % 32 == 0 && is_shared) {
-        sw_tensor_load_2d(stage, map, k, p.token0, bar, policy);
-        sw_tensor_load_2d(stage + half * 128, map, k, p.token0 + half, bar, policy);
-    } else if (threadIdx.x % 32 == 0)
-        sw_tensor_load_both(stage + p.rank * half * 128, map, k, p.token0 + (int)p.rank * half, bar,
-                            policy);
+    if constexpr (MODE == W8A8_X_GROUPS)
+        w8a8_copy_x<KIND, SW_A8L_T, SW_A8L_NT, true>(map, a, p, it, stage, bar, policy);
+    else if constexpr (NC == 1)
+        sw_warp_load_2d(stage, map, k, p.token0, bar, policy);
+    else if (is_shared) {
+        sw_warp_load_2d(stage, map, k, p.token0, bar, policy);
+        sw_warp_load_2d(stage + half * 128, map, k, p.token0 + half, bar, policy);
+    } else
+        sw_warp_load_both(stage + p.rank * half * 128, map, k, p.token0 + (int)p.rank * half, bar,
+                          policy);
 }
 
 /* The warp that copies: all stages of all blocks of this CTA. */
 template <int KIND, int MODE, int STAGES>
-static __device__ __forceinline__ void a8l_copy_all(const CUtensorMap *map, const w8a8_args &a,
+static __device__ __forceinline__ void a8l_copy_all(const a8l_maps &maps, const w8a8_args &a,
                                                     uint32_t ring, uint32_t full, uint32_t empty)
 {
     constexpr uint32_t bytes = a8l_stage_bytes<KIND, MODE>();
-    constexpr bool grouped = w8a8_has_records(MODE);
     constexpr int NC = SW_A8L_CTAS(KIND, MODE);
     uint64_t w_policy = a.m > SW_A8L_T ? sw_policy_evict_last() : sw_policy_evict_first();
     uint64_t x_policy = sw_policy_evict_last();
@@ -142,31 +166,34 @@ static __device__ __forceinline__ void a8l_copy_all(const CUtensorMap *map, cons
     w8a8_place p = a8l_place<NC>(a, walk);
     int ahead = walk.is_there(a.grid) ? min(STAGES, p.n_stages) : 0, s = 0;
     uint32_t turn = 1; /* nothing is in the way in the first turn */
+    w8a8_walk first(a, p.stage0);
 
     /* Weights depend on no earlier kernel: they are on their way before we wait for one. */
-    for (int it = 0; it < ahead; it++)
-        w8a8_copy_weights<KIND, SW_A8L_T, SW_A8L_NT, grouped>(a, p, it, ring + it * bytes,
-                                                              full + 8 * it, w_policy);
+    for (int it = 0; it < ahead; it++, first.next(a))
+        a8l_copy_weights<KIND, MODE>(maps, a, p, first, ring + it * bytes, full + 8 * it, w_policy);
     sw_grid_wait_previous();
     for (; walk.is_there(a.grid); walk.next(), ahead = 0) {
         bool is_shared = walk.is_shared(a.grid);
 
         p = a8l_place<NC>(a, walk);
-        for (int it = 0; it < p.n_stages; it++) {
-            sw_mbar_wait(empty + 8 * s, turn);
+        w8a8_walk at_k(a, p.stage0);
+        for (int it = 0; it < p.n_stages; it++, at_k.next(a)) {
+            uint32_t stage = ring + s * bytes;
+
+            sw_mbar_sleep(empty + 8 * s, turn);
             if (it >= ahead)
-                w8a8_copy_weights<KIND, SW_A8L_T, SW_A8L_NT, grouped>(a, p, it, ring + s * bytes,
-                                                                      full + 8 * s, w_policy);
-            a8l_copy_x<KIND, MODE, NC>(map, a, p, it, ring + s * bytes, full + 8 * s, x_policy,
+                a8l_copy_weights<KIND, MODE>(maps, a, p, at_k, stage, full + 8 * s, w_policy);
+            a8l_copy_x<KIND, MODE, NC>(&maps.x, a, p, it, stage, full + 8 * s, x_policy,
                                        is_shared);
             if (++s == STAGES) s = 0, turn ^= 1;
         }
     }
     if (a8l_flows(KIND, MODE) && p.n_stages % 2 == 0) { /* see a8l_consume_flow */
-        sw_mbar_wait(empty + 8 * s, turn);
-        w8a8_copy_weights<KIND, SW_A8L_T, SW_A8L_NT, grouped>(a, p, 0, ring + s * bytes,
-                                                              full + 8 * s, w_policy);
-        a8l_copy_x<KIND, MODE, NC>(map, a, p, 0, ring + s * bytes, full + 8 * s, x_policy, true);
+        sw_mbar_sleep(empty + 8 * s, turn);
+        a8l_copy_weights<KIND, MODE>(maps, a, p, w8a8_walk(a, p.stage0), ring + s * bytes,
+                                     full + 8 * s, w_policy);
+        a8l_copy_x<KIND, MODE, NC>(&maps.x, a, p, 0, ring + s * bytes, full + 8 * s, x_policy,
+                                   true);
         if (++s == STAGES) s = 0, turn ^= 1;
     }
     __syncwarp();
@@ -378,7 +405,7 @@ static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
     if (warp >= 4 * SW_A8L_NT) {
         sw_fewer_registers<registers::copier>();
         if (warp == 4 * SW_A8L_NT)
-            a8l_copy_all<KIND, MODE, STAGES>(&maps.x, a, stages, full, empty);
+            a8l_copy_all<KIND, MODE, STAGES>(maps, a, stages, full, empty);
         else if (a8l_ends_shared<NC>(a.grid))
             sw_cluster_sync();
     } else {

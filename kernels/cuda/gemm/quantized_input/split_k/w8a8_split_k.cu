@@ -21,7 +21,8 @@ extern "C" w8a8_kind sw_w8a8_kind_of(const sw_cuda_gemm *p)
 
     switch (sw_cuda_weights_of(&p->tiles)) {
     case SW_CUDA_W_INT4:
-        if (x == SW_CUDA_X_E4M3 && p->tiles.spec.is_symmetric) return W8A8_INT4_E4M3;
+        if (p->tiles.is_sign_magnitude)
+            return x == SW_CUDA_X_E4M3 ? W8A8_INT4_E4M3 : W8A8_KIND_COUNT;
         return x == SW_CUDA_X_INT8 ? W8A8_INT4 : W8A8_KIND_COUNT;
     case SW_CUDA_W_INT8: return x == SW_CUDA_X_INT8 ? W8A8_INT8 : W8A8_KIND_COUNT;
     case SW_CUDA_W_E4M3: return is_e4m3 ? W8A8_E4M3 : W8A8_KIND_COUNT;
@@ -174,25 +175,32 @@ extern "C" sw_code sw_w8a8_map_x(CUtensorMap *map, const sw_cuda_gemm *p, int n_
     return sw_tensor_map_2d(map, p->x_codes.d_codes, 1, stride, p->m, stride, 128, n_tokens, err);
 }
 
-extern "C" sw_code sw_w8a8_map(w8a8_maps *maps, const sw_cuda_gemm *p, int box_tokens,
-                               int box_tiles, sw_err *err)
+extern "C" sw_code sw_w8a8_map_weights(w8a8_maps *maps, const sw_cuda_gemm *p, int box_tiles,
+                                       bool has_records, sw_err *err)
 {
     const sw_tiles *t = &p->tiles;
     int64_t n_tiles = sw_tiles_n(t->n_out);
     int blocks = t->container_bits / 4;
     int scale_bytes = t->spec.scale_dtype == SW_DTYPE_F32 ? 4 : 2;
-    sw_code rc = sw_w8a8_map_x(&maps->x, p, box_tokens, err);
+    sw_code rc = sw_tensor_map_3d(&maps->codes, t->codes, 8, SW_W8A8_BLOCK_BYTES / 8,
+                                  sw_tiles_k(t->k_in) * blocks, n_tiles, 2 * blocks, box_tiles,
+                                  err);
 
-    if (!rc)
-        rc = sw_tensor_map_3d(&maps->codes, t->codes, 8, SW_W8A8_BLOCK_BYTES / 8,
-                              sw_tiles_k(t->k_in) * blocks, n_tiles, 2 * blocks, box_tiles, err);
-    if (!rc && sw_w8a8_is_grouped(p))
+    if (!rc && has_records)
         rc = sw_tensor_map_3d(&maps->scales, t->scales, scale_bytes, 64, t->n_groups, n_tiles, 1,
                               box_tiles, err);
-    if (!rc && sw_w8a8_is_grouped(p) && !t->spec.is_symmetric)
+    if (!rc && has_records && !t->spec.is_symmetric)
         rc = sw_tensor_map_3d(&maps->zeros, t->zeros, 1, 64, t->n_groups, n_tiles, 1, box_tiles,
                               err);
     return rc;
+}
+
+extern "C" sw_code sw_w8a8_map(w8a8_maps *maps, const sw_cuda_gemm *p, int box_tokens,
+                               int box_tiles, sw_err *err)
+{
+    sw_code rc = sw_w8a8_map_x(&maps->x, p, box_tokens, err);
+
+    return rc ? rc : sw_w8a8_map_weights(maps, p, box_tiles, sw_w8a8_is_grouped(p), err);
 }
 
 extern "C" sw_code sw_w8a8_start(const w8a8_kernel *kernel, const char *name, int n_ctas,
