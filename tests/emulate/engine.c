@@ -301,13 +301,21 @@ void emu_tensor_load_3d(const emu_operand *op) { load_box(op, 3); }
 
 void emu_tensor_load_4d(const emu_operand *op) { load_box(op, 4); }
 
-void emu_tensor_load_many(const emu_operand *op)
+/* A box to each block of the cluster that the mask has. */
+static void load_box_many(const emu_operand *op, uint32_t rank)
 {
+    const uint64_t mask = op[3 + rank].in;
+
     if (!emu_is_lane_elected()) return;
-    for (int rank = 0; rank < 16; rank++)
-        if (op[5].in >> rank & 1)
-            ask(box_of(op[1].in, op + 2, 2), (uint32_t)op[0].in, (uint32_t)op[4].in, rank);
+    for (int block = 0; block < 16; block++)
+        if (mask >> block & 1)
+            ask(box_of(op[1].in, op + 2, rank), (uint32_t)op[0].in, (uint32_t)op[2 + rank].in,
+                block);
 }
+
+void emu_tensor_load_many(const emu_operand *op) { load_box_many(op, 2); }
+
+void emu_tensor_load_many_4d(const emu_operand *op) { load_box_many(op, 4); }
 
 /* ---- stores ---- */
 

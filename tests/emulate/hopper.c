@@ -291,6 +291,8 @@ static const struct {
     {"prefetch.tensormap", nothing},
     {"tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster",
      emu_tensor_load_many},
+    {"tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster",
+     emu_tensor_load_many_4d},
     {"cp.async.bulk.tensor.2d.shared::cluster.global.tile", emu_tensor_load_2d},
     {"cp.async.bulk.tensor.3d.shared::cluster.global.tile", emu_tensor_load_3d},
     {"cp.async.bulk.tensor.4d.shared::cluster.global.tile", emu_tensor_load_4d},

@@ -8,6 +8,7 @@
 
 #define FEW_ROWS 16 /* of a box */
 #define COLUMNS_BYTES 2048 /* 64 channels x 32 inputs of a tile of 8 bits */
+#define EIGHT_BYTES 256    /* of 8 channels */
 
 static sw_code find_encode(PFN_cuTensorMapEncodeTiled_v12000 *out, sw_err *err)
 {
@@ -87,23 +88,45 @@ sw_code sw_tensor_map_halves(CUtensorMap *map, const void *d_start, int elem_byt
                       box_planes / 2, err);
 }
 
+/* Codes in columns, as words of 8 bytes. */
+static sw_code map_columns(CUtensorMap *map, const void *d_codes, int rank, const cuuint64_t *dims,
+                           const cuuint64_t *strides, const cuuint32_t *box, sw_err *err)
+{
+    const cuuint32_t steps[4] = {1, 1, 1, 1};
+    PFN_cuTensorMapEncodeTiled_v12000 encode = NULL;
+    sw_code rc = find_encode(&encode, err);
+
+    if (rc) return rc;
+    if (encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT64, (cuuint32_t)rank, (void *)d_codes, dims,
+               strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+               CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
+        return SW_FAIL(err, SW_E_CUDA, "no tensor map for W in columns");
+    return SW_OK;
+}
+
 sw_code sw_tensor_map_columns(CUtensorMap *map, const void *d_codes, int64_t n_tiles,
                               int64_t k_tiles, int box_tiles, sw_err *err)
 {
     const cuuint64_t dims[3] = {COLUMNS_BYTES / 8, (cuuint64_t)n_tiles, (cuuint64_t)(2 * k_tiles)};
     const cuuint64_t strides[2] = {(cuuint64_t)(2 * k_tiles) * COLUMNS_BYTES, COLUMNS_BYTES};
-    const cuuint32_t box[3] = {COLUMNS_BYTES / 8, (cuuint32_t)box_tiles, 4}, steps[3] = {1, 1, 1};
-    PFN_cuTensorMapEncodeTiled_v12000 encode = NULL;
-    sw_code rc = find_encode(&encode, err);
+    const cuuint32_t box[3] = {COLUMNS_BYTES / 8, (cuuint32_t)box_tiles, 4};
 
-    if (rc) return rc;
-    if (encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT64, 3, (void *)d_codes, dims, strides, box, steps,
-               CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-               CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
-        return SW_FAIL(err, SW_E_CUDA, "no tensor map for W in columns of %lld x %lld tiles",
-                       (long long)n_tiles, (long long)k_tiles);
-    return SW_OK;
+    return map_columns(map, d_codes, 3, dims, strides, box, err);
+}
+
+sw_code sw_tensor_map_eights(CUtensorMap *map, const void *d_codes, int64_t n_tiles,
+                             int64_t k_tiles, int box_channels, int box_steps, sw_err *err)
+{
+    const cuuint32_t tiles = box_channels < 64 ? 1 : (cuuint32_t)box_channels / 64;
+    const cuuint32_t eights = box_channels < 64 ? (cuuint32_t)box_channels / 8 : 8;
+    const cuuint64_t dims[4] = {EIGHT_BYTES / 8, (cuuint64_t)(2 * k_tiles), 8,
+                                (cuuint64_t)n_tiles};
+    const cuuint64_t strides[3] = {COLUMNS_BYTES, EIGHT_BYTES,
+                                   (cuuint64_t)(2 * k_tiles) * COLUMNS_BYTES};
+    const cuuint32_t box[4] = {EIGHT_BYTES / 8, (cuuint32_t)box_steps, eights, tiles};
+
+    return map_columns(map, d_codes, 4, dims, strides, box, err);
 }
 
 sw_code sw_tensor_map_heads(CUtensorMap *map, const sw_heads_map *of, int box_rows, sw_err *err)

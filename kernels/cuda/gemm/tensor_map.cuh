@@ -30,6 +30,12 @@ sw_code sw_tensor_map_halves(CUtensorMap *map, const void *d_start, int elem_byt
  * box_tiles tiles, as [32 inputs][tile][2 KB], zeros outside. The start is a multiple of 16. */
 sw_code sw_tensor_map_columns(CUtensorMap *map, const void *d_codes, int64_t n_tiles,
                               int64_t k_tiles, int box_tiles, sw_err *err) SW_MUST_USE;
+/* The same in boxes of box_channels, whole tiles or so many of 8 of one, x box_steps times 32
+ * inputs, as [8 channels][32 inputs][256 bytes]. Coordinates: 0, step, 8 channels of a tile, tile.
+ */
+sw_code sw_tensor_map_eights(CUtensorMap *map, const void *d_codes, int64_t n_tiles,
+                             int64_t k_tiles, int box_channels, int box_steps,
+                             sw_err *err) SW_MUST_USE;
 
 /* [seqs][rows][heads][dim] of BF16 or of bytes: heads of a row one behind the other, rows and
  * sequences `row_pitch` and `seq_pitch` elements apart; in boxes of box_rows rows of 128 bytes of

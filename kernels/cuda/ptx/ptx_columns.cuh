@@ -55,6 +55,27 @@ __device__ __forceinline__ void sw_wgmma8_columns(float (&d)[N_ACC], uint64_t a,
                      : "l"(a), "l"(b), "r"(accumulate));
 }
 
+/* As sw_wgmma_desc_32, of rows whose next 8 are `steps` times 256 bytes further on. */
+__device__ __forceinline__ uint64_t sw_wgmma_desc_steps(uint32_t addr, int steps)
+{
+    return (addr >> 4 | 1u << 16) | (uint64_t)((uint32_t)steps * (256 >> 4) | 3u << 30) << 32;
+}
+
+/* As sw_warp_load_4d of ptx_shared.cuh, to the same place in the first two CTAs of the cluster, the
+ * barrier of each of which is told of it. */
+__device__ __forceinline__ void sw_warp_load_4d_both(uint32_t dst, const CUtensorMap *map,
+                                                     const int (&at)[4], uint32_t bar,
+                                                     uint64_t policy)
+{
+    asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\n"
+                 "@p cp.async.bulk.tensor.4d.shared::cluster.global.tile"
+                 ".mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+                 "[%0], [%1, {%2, %3, %4, %5}], [%6], %7, %8;\n}" ::"r"(dst),
+                 "l"(map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(bar),
+                 "h"((uint16_t)3), "l"(policy)
+                 : "memory");
+}
+
 /* As sw_bulk_load_both of ptx_cluster.cuh, by a warp, of which one lane asks: see ptx_warp.cuh. */
 __device__ __forceinline__ void sw_warp_piece_both(uint32_t dst, const void *src, uint32_t n_bytes,
                                                    uint32_t bar, uint64_t policy)

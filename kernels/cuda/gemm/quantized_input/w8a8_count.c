@@ -9,10 +9,12 @@
 #define PERSISTENT "w8a8_persistent"
 
 /* Plans that were timed: of pairs up to so many tokens, fewer of those that have tokens as rows, of
- * blocks of 256 tokens from so many on, and in two launches from so many tokens and channels on. */
+ * which those of 64 a CTA from so many on, of blocks of 256 tokens from so many on, and in two
+ * launches from so many tokens and channels on. */
 #define PAIRS_TOKENS_MIN 17
 #define PAIRS_TOKENS_MAX 1024
 #define ROWS_TOKENS_MAX 256
+#define FEW_ROWS_TOKENS_MIN 33
 #define STAYING_TOKENS_MIN 97
 #define PARTS_TOKENS_MIN 64
 #define PARTS_CHANNELS_MIN 6144
@@ -38,8 +40,8 @@
 enum { FP8, W8A8, BLOCKS, W4A8, W4AFP8, N_TIMED };
 
 /* ns of a stage of 128 inputs where a CTA has a multiprocessor for itself; 0: no such kind. Tiles
- * whose rows are tokens are of one short sweep (cuda-lab-log.md); those of 64 and 224 channels took
- * a tenth more, as did what they compete with. */
+ * whose rows are tokens are of two short runs (cuda-lab-log.md), by what they took beside what they
+ * compete with, which took up to a quarter more than counted. */
 static const struct {
     const char *kernel, *tile;
     int ns[N_TIMED];
@@ -59,11 +61,15 @@ static const struct {
     {TWO_CTAS, "x128_c128",   {416, 434,  502, 548,  539}},
     {TWO_CTAS, "k128_c64",    {256, 282,  333, 371,  442}},
     {TWO_CTAS, "k128_c128",   {436, 454,  512, 518,  519}},
-    {TWO_CTAS, "r128_c64",    {  0,   0,  284,   0,    0}},
-    {TWO_CTAS, "r128_c80",    {  0,   0,  430,   0,    0}},
-    {TWO_CTAS, "r128_c160",   {  0,   0,  690,   0,    0}},
+    {TWO_CTAS, "r64_c160",    {  0,   0,  528,   0,    0}},
+    {TWO_CTAS, "r64_c224",    {  0,   0,  693,   0,    0}},
+    {TWO_CTAS, "r128_c64",    {  0,   0,  259,   0,    0}},
+    {TWO_CTAS, "r128_c80",    {  0,   0,  340,   0,    0}},
+    {TWO_CTAS, "r128_c160",   {  0,   0,  625,   0,    0}},
     {TWO_CTAS, "r128_c224",   {  0,   0,  940,   0,    0}},
-    {TWO_CTAS, "v128_c96",    {  0,   0,  400,   0,    0}},
+    {TWO_CTAS, "v128_c64",    {  0,   0,  250,   0,    0}},
+    {TWO_CTAS, "v128_c96",    {  0,   0,  360,   0,    0}},
+    {TWO_CTAS, "v128_c160",   {  0,   0,  617,   0,    0}},
     {PERSISTENT, "t256_c128", {647, 630,  741, 934,  860}},
 };
 #define N_STAGES (int)(sizeof stages / sizeof *stages)
@@ -161,6 +167,13 @@ static int64_t most_by_token(const sw_cuda_tile *t)
     return t->n_tokens < 32 ? 2 : t->n_tokens < 64 ? 3 : 4;
 }
 
+static bool pairs_are_timed(const cut *c, int64_t m)
+{
+    if (!sw_w8a8_two_ctas_has_rows(c->tile)) return m >= PAIRS_TOKENS_MIN && m <= PAIRS_TOKENS_MAX;
+    if (c->t->n_tokens < 128) return m >= FEW_ROWS_TOKENS_MIN && m <= c->t->n_tokens;
+    return m > 64 && m <= ROWS_TOKENS_MAX;
+}
+
 static bool is_timed(const cut *c, const problem *a)
 {
     int64_t m = a->p->m, by_token = sw_cuda_up(m, c->t->n_tokens);
@@ -168,8 +181,7 @@ static bool is_timed(const cut *c, const problem *a)
 
     if (c->stays) return m >= STAYING_TOKENS_MIN;
     if (strcmp(sw_cuda_kernels[c->kernel].name, TWO_CTAS) == 0)
-        return m >= PAIRS_TOKENS_MIN &&
-               m <= (sw_w8a8_two_ctas_has_rows(c->tile) ? ROWS_TOKENS_MAX : PAIRS_TOKENS_MAX);
+        return pairs_are_timed(c, m);
     if (c->t->n_tokens > 2 * sw_cuda_up(m, 16) * 16 || by_token > most_by_token(c->t)) return false;
     return c->split == 1 || n_ctas <= 2 * (int64_t)a->n_sms;
 }

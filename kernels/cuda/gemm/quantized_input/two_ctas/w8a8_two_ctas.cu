@@ -5,13 +5,14 @@
 #include "kernels/cuda/gemm/quantized_input/two_ctas/w8a8_two_ctas.h"
 #include "kernels/cuda/gemm/quantized_input/w8a8_count.h"
 #include "kernels/cuda/gemm/quantized_input/w8a8_rows.h"
+#include "kernels/cuda/gemm/tensor_map.cuh"
 
 extern "C" const sw_cuda_tile sw_w8a8_two_ctas_tiles[] = {
 #define SW_A8P_TILE(name, T, NT, BY_T, RING, SHARED)                                               \
     {#name, T, 64 * NT, 0, (RING) <= 104 ? 2 : 1, false},
 #include "kernels/cuda/gemm/quantized_input/two_ctas/w8a8_two_ctas_tiles.def"
 #undef SW_A8P_TILE
-#define SW_A8C_TILE(name, C, PARTS, SHARED) {#name, 128, C, 0, 1, false},
+#define SW_A8C_TILE(name, T, C, PARTS, SHARED) {#name, T, C, 0, 1, false},
 #include "kernels/cuda/gemm/quantized_input/two_ctas/w8a8_two_ctas_rows.def"
 #undef SW_A8C_TILE
 };
@@ -22,7 +23,7 @@ static const int shared[] = { /* by pairs of each tile */
 #define SW_A8P_TILE(name, T, NT, BY_T, RING, SHARED) SHARED,
 #include "kernels/cuda/gemm/quantized_input/two_ctas/w8a8_two_ctas_tiles.def"
 #undef SW_A8P_TILE
-#define SW_A8C_TILE(name, C, PARTS, SHARED) SHARED,
+#define SW_A8C_TILE(name, T, C, PARTS, SHARED) SHARED,
 #include "kernels/cuda/gemm/quantized_input/two_ctas/w8a8_two_ctas_rows.def"
 #undef SW_A8C_TILE
 };
@@ -92,12 +93,21 @@ extern "C" size_t sw_w8a8_two_ctas_workspace_bytes(const sw_cuda_gemm *p, const 
     return 0;
 }
 
-/* Codes in columns come without a box. */
-static sw_code map_all(w8a8_maps *maps, const sw_cuda_gemm *p, int tile, int box_tokens,
-                       sw_err *err)
+/* Of tiles that have tokens as rows: codes in boxes of whole tiles, and of what is left of them. */
+static sw_code map_columns(a8c_maps *maps, const sw_cuda_gemm *p, int tile, int box_tokens,
+                           sw_err *err)
 {
-    if (sw_w8a8_two_ctas_has_rows(tile)) return sw_w8a8_map_x(&maps->x, p, box_tokens, err);
-    return sw_w8a8_map(maps, p, box_tokens, sw_w8a8_two_ctas_tiles[tile].n_channels / 64, err);
+    const int channels = sw_w8a8_two_ctas_tiles[tile].n_channels;
+    const int box = channels % 32 == 0 ? channels / 64 * 64 : 32, rest = channels % box;
+    const int steps = shared[tile] == SW_A8P_W ? 2 : 4; /* each of a pair brings half */
+    const int64_t n_tiles = sw_tiles_n(p->tiles.n_out), k_tiles = sw_tiles_k(p->tiles.k_in);
+    sw_code rc = sw_w8a8_map_x(&maps->x, p, box_tokens, err);
+
+    if (!rc)
+        rc = sw_tensor_map_eights(&maps->tiles, p->tiles.codes, n_tiles, k_tiles, box, steps, err);
+    if (!rc && rest)
+        rc = sw_tensor_map_eights(&maps->rest, p->tiles.codes, n_tiles, k_tiles, rest, steps, err);
+    return rc;
 }
 
 extern "C" sw_code sw_w8a8_two_ctas_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan,
@@ -106,15 +116,20 @@ extern "C" sw_code sw_w8a8_two_ctas_run(const sw_cuda_gemm *p, const sw_cuda_pla
     const sw_cuda_tile *tile = &sw_w8a8_two_ctas_tiles[plan->tile];
     bool shares_x = shared[plan->tile] == SW_A8P_X;
     w8a8_args args = sw_w8a8_args_of(p, 1);
+    const bool has_rows = sw_w8a8_two_ctas_has_rows(plan->tile);
     w8a8_maps maps = {};
-    void *params[] = {&maps, &args};
+    a8c_maps of_rows = {};
+    void *params[] = {has_rows ? (void *)&of_rows : &maps, &args};
+    int box_tokens;
     sw_code rc;
 
     (void)d_workspace;
     args.x_rows = sw_cuda_x_rows(p, tile);
     /* Halves begin where the swizzle of shared memory does. */
     if (shares_x) args.x_rows = (args.x_rows + 15) / 16 * 16;
-    rc = map_all(&maps, p, plan->tile, shares_x ? args.x_rows / 2 : args.x_rows, err);
+    box_tokens = shares_x ? args.x_rows / 2 : args.x_rows;
+    rc = has_rows ? map_columns(&of_rows, p, plan->tile, box_tokens, err)
+                  : sw_w8a8_map(&maps, p, box_tokens, tile->n_channels / 64, err);
     if (rc) return rc;
     args.record_bytes = 64 * args.scale_bytes; /* a box has no gaps */
     return sw_w8a8_start(kernel_of(p, plan->tile), tile->name, (int)ctas_of(p, plan->tile), 2,

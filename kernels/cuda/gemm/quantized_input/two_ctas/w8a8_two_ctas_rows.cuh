@@ -1,14 +1,16 @@
 /* w8a8_two_ctas_rows.cuh - products of E4M3 with scales of blocks for some hundred tokens, by pairs
- * of CTAs, whose rows are tokens (sm_90a): a CTA has 128 of them and as many channels as leave no
+ * of CTAs, whose rows are tokens (sm_90a): a CTA has T of them and as many channels as leave no
  * multiprocessor without work, in multiples of 16.
  *
  * As w8a8_two_ctas.cuh, with these differences:
  *
- *   CTA:    two consumer warpgroups of 64 tokens x C channels each, which add up in turn: while one
- *           does, the other one multiplies. C of 224 go through in two parts, for registers
- *   codes:  in columns (column_tiles.h), 32 inputs of C channels in a row. Tiles of 64 channels are
- *           not where CTAs begin, so that what a CTA has of a tile comes for itself, by two warps
- *           of which one lane asks
+ *   CTA:    two consumer warpgroups of 64 tokens each, or of half of the channels where T is 64,
+ *           which add up in turn: while one does, the other one multiplies. 224 channels of a
+ *           warpgroup go through in two parts, for registers
+ *   codes:  in columns (column_tiles.h). Boxes of four dimensions bring 256 bytes, 8 channels x 32
+ *           inputs, of each step of 32 inputs one behind the other, then those of the next 8
+ *           channels. So 8 channels are as far from the next 8 whatever tiles they are of, and a
+ *           CTA that begins inside of a tile of 64 has one box of whole tiles and one of the rest
  *   scales: C channels meet two or three blocks of them. A warp lays out those of X, one a token,
  *           and those of W, one for each `unit` channels that are in one block whatever CTA it is;
  *           a lane multiplies its own
@@ -22,28 +24,39 @@
 #include "kernels/cuda/ptx/ptx_columns.cuh"
 #include "kernels/cuda/ptx/ptx_warp.cuh"
 
-#define SW_A8C_T 128 /* tokens of a CTA */
 #define SW_A8C_CONSUMERS 256
 #define SW_A8C_THREADS 384
 #define SW_A8C_SHARED_MAX (231424 - 512) /* of a CTA, less barriers and what aligns the ring */
-#define SW_A8C_COPIERS 2 /* warps that copy; another lays out scales */
-#define SW_A8C_AHEAD 4    /* stages whose scales of X are on their way */
+#define SW_A8C_COPIERS 2 /* warps that copy, X and weights; another lays out scales */
+#define SW_A8C_AHEAD 4   /* stages whose scales of X are on their way */
 
-/* Byte offsets inside a stage of 128 inputs, of C channels. */
-template <int C>
-struct a8c_stage {
-    static constexpr int unit = C % 64 == 0 ? 64 : C % 32 == 0 ? 32 : 16;
-    static constexpr int units = C / unit;
-    static constexpr int blocks = (128 - unit + C + 127) / 128; /* of scales, at most */
-    static constexpr int tiles = (64 - unit + C + 63) / 64; /* of codes, at most */
-    static constexpr int step_bytes = C * 32;
-    static constexpr int w_at = SW_A8C_T * 128;
-    static constexpr int xs_at = w_at + 4 * step_bytes;
-    static constexpr int ws_at = xs_at + SW_A8C_T * 4;
+/* A tile of the table, and byte offsets inside a stage of 128 inputs. */
+template <int TOKENS, int CHANNELS, int N_PARTS, int SHARES>
+struct a8c_tile {
+    static constexpr int T = TOKENS, C = CHANNELS, PARTS = N_PARTS, SHARED = SHARES;
+    static constexpr int own = T == 128 ? C : C / 2; /* channels of a warpgroup */
+    static constexpr int part = own / PARTS;
+    /* Where CTAs begin, and channels of a warpgroup that are in one block whatever CTA it is. */
+    static constexpr int begin = C % 64 == 0 ? 64 : C % 32 == 0 ? 32 : 16;
+    static constexpr int unit = own % 64 == 0 ? 64 : own % 32 == 0 ? 32 : 16;
+    static constexpr int units = own / unit;
+    static constexpr int all_units = C / unit;
+    static constexpr int blocks = (128 - begin + C + 127) / 128; /* of scales, at most */
+    /* Boxes: of whole tiles, or of halves where there are quarters, and a smaller one of the rest
+     * if there is any. Of a pair that shares W each brings half of the steps to both. */
+    static constexpr int box = begin >= 32 ? C / 64 * 64 : 32;
+    static constexpr int rest = C % box, n_boxes = C / box;
+    static constexpr int steps = SHARED == SW_A8P_W ? 2 : 4;
+    static constexpr int run_bytes = C * 32 * steps; /* of so many steps of all channels */
+    static constexpr int w_at = T * 128;
+    static constexpr int xs_at = w_at + C * 128;
+    static constexpr int ws_at = xs_at + T * 4;
     static constexpr int bytes = xs_at + 1024;
     static constexpr int n_stages = SW_A8C_SHARED_MAX / bytes;
-    static constexpr int row_bytes = C * 2 + 16; /* of Y on its way, apart for their banks */
+    static constexpr int shared_bytes = n_stages * bytes + 1024;
+    static constexpr int row_bytes = own * 2 + 16; /* of Y on its way, apart for their banks */
     static_assert(units <= 8, "two loads for all scales of W");
+    static_assert(begin >= 32 || C % 64 == 16, "two boxes of 32 for each tile, and one of 16");
     static_assert(C % 16 == 0 && bytes % 1024 == 0, "a stage begins where the swizzle does");
 };
 
@@ -53,9 +66,10 @@ struct a8c_place {
     uint32_t rank;
 };
 
-template <int C, int SHARED>
+template <typename P>
 static __device__ __forceinline__ a8c_place a8c_place_of(const w8a8_args &a)
 {
+    constexpr int T = P::T, C = P::C, SHARED = P::SHARED;
     int blocks = (a.n_out + C - 1) / C, cluster = (int)sw_cluster_id(), row, first;
     a8c_place p;
 
@@ -65,98 +79,117 @@ static __device__ __forceinline__ a8c_place a8c_place_of(const w8a8_args &a)
     first = cluster - row * blocks;
     p.channel0 = (SHARED == SW_A8P_X ? first * 2 + (int)p.rank : first) * C;
     if (SHARED == SW_A8P_W) row = row * 2 + (int)p.rank;
-    p.token0 = sw_whole_block(row * SW_A8C_T, a.m, SW_A8C_T);
+    p.token0 = sw_whole_block(row * T, a.m, T);
     p.n_stages = a.k_tiles / 2;
     return p;
 }
 
 /* Weights are read by one cluster alone, or by others soon. */
-template <int SHARED>
+template <typename P>
 static __device__ __forceinline__ uint64_t a8c_weights_policy(const w8a8_args &a)
 {
-    return a.m > (SHARED == SW_A8P_W ? 2 : 1) * SW_A8C_T ? sw_policy_evict_last()
-                                                         : sw_policy_evict_first();
+    return a.m > (P::SHARED == SW_A8P_W ? 2 : 1) * P::T ? sw_policy_evict_last()
+                                                        : sw_policy_evict_first();
 }
 
-/* Of the weights of stage `it` the part of warp `copier`, two of the stage's four times 32 inputs,
- * or one of the two that this CTA brings to both. A piece for what each tile has of them. */
-template <int C, int SHARED>
-static __device__ __forceinline__ void a8c_copy_weights(const w8a8_args &a, const a8c_place &p,
-                                                        int copier, int it, uint32_t stage,
-                                                        uint32_t bar, uint64_t policy)
+/* How many channels of a CTA come before the box of the rest, which keeps the others from meeting
+ * two tiles. */
+template <typename P>
+static __device__ __forceinline__ int a8c_before_rest(const a8c_place &p)
 {
-    using at = a8c_stage<C>;
-    const int tile0 = p.channel0 / 64, offset = p.channel0 % 64;
-    const int step0 = SHARED == SW_A8P_W ? (int)p.rank * 2 + copier : copier * 2;
+    const int at = p.channel0 % 64;
 
-    if (copier == 0)
-        sw_warp_expect(bar, (uint32_t)max(0, min(C, a.n_tiles * 64 - p.channel0)) * 128 +
-                                (uint32_t)a.x_rows * 128);
-#pragma unroll
-    for (int i = 0; i < at::tiles; i++) {
-        int first = max(0, i * 64 - offset), end = min(C, i * 64 + 64 - offset);
-        const uint8_t *from = a.codes + ((int64_t)(tile0 + i) * a.k_tiles + 2 * it) * 4096 +
-                              (offset + first) % 64 * 32;
-        uint32_t to = stage + at::w_at + (uint32_t)first * 32;
+    if (P::begin == 32) return at ? 0 : P::box;
+    return at == 48 ? 0 : at == 16 ? 32 : P::n_boxes * 32;
+}
 
-        if (first >= end || tile0 + i >= a.n_tiles) break;
+/* Channels from `first` of the CTA on, by a box of so many steps, to this CTA or to both. */
+template <typename P>
+static __device__ __forceinline__ void a8c_copy_box(const CUtensorMap *map, const a8c_place &p,
+                                                    int first, int step, uint32_t run,
+                                                    uint32_t bar, uint64_t policy)
+{
+    const int channel = p.channel0 + first;
+    const int at[4] = {0, step, channel % 64 / 8, channel / 64};
+    const uint32_t to = run + (uint32_t)(first * 32 * P::steps);
+
+    if constexpr (P::SHARED == SW_A8P_W) sw_warp_load_4d_both(to, map, at, bar, policy);
+    else sw_warp_load_4d(to, map, at, bar, policy);
+}
+
+/* The weights of stage `it`, or of what a pair shares this CTA's half. */
+template <typename P>
+static __device__ __forceinline__ void a8c_copy_weights(const a8c_maps &maps, const a8c_place &p,
+                                                        int it, uint32_t stage, uint32_t bar,
+                                                        uint64_t policy)
+{
+    const int before = a8c_before_rest<P>(p);
+    const int half = P::SHARED == SW_A8P_W ? (int)p.rank : 0, step = it * 4 + half * P::steps;
+    const uint32_t run = stage + P::w_at + (uint32_t)(half * P::run_bytes);
+
 #pragma unroll
-        for (int s = step0; s < step0 + (SHARED == SW_A8P_W ? 1 : 2); s++) {
-            if constexpr (SHARED == SW_A8P_W)
-                sw_warp_piece_both(to + (uint32_t)(s * at::step_bytes), from + s * 2048,
-                                   (uint32_t)(end - first) * 32, bar, policy);
-            else
-                sw_warp_load(to + (uint32_t)(s * at::step_bytes), from + s * 2048,
-                             (uint32_t)(end - first) * 32, bar, policy);
-        }
-    }
+    for (int i = 0; i < P::n_boxes; i++)
+        a8c_copy_box<P>(&maps.tiles, p, i * P::box + (i * P::box >= before ? P::rest : 0), step,
+                        run, bar, policy);
+    if (P::rest) a8c_copy_box<P>(&maps.rest, p, before, step, run, bar, policy);
 }
 
 /* X of a stage: all of it, or half of it to both CTAs. */
-template <int SHARED>
+template <typename P>
 static __device__ __forceinline__ void a8c_copy_x(const CUtensorMap *map, const w8a8_args &a,
                                                   const a8c_place &p, int it, uint32_t stage,
                                                   uint32_t bar, uint64_t policy)
 {
     int half = a.x_rows / 2;
 
-    if constexpr (SHARED == SW_A8P_X)
+    if constexpr (P::SHARED == SW_A8P_X)
         sw_warp_load_both(stage + p.rank * half * 128, map, it * 128,
                           p.token0 + (int)p.rank * half, bar, policy);
     else sw_warp_load_2d(stage, map, it * 128, p.token0, bar, policy);
 }
 
-/* A warp that copies: its part of the weights of the whole ring, which depend on no earlier
- * kernel. */
-template <int C, int SHARED>
-static __device__ __forceinline__ void a8c_open(const w8a8_args &a, const a8c_place &p, int copier,
-                                                uint32_t ring, uint32_t full)
+/* What a stage brings, whatever of it there is: the rest comes as zeros. */
+template <typename P>
+static __device__ __forceinline__ void a8c_expect(const w8a8_args &a, uint32_t bar)
 {
-    uint64_t policy = a8c_weights_policy<SHARED>(a);
-
-    for (int it = 0; it < min(a8c_stage<C>::n_stages, p.n_stages); it++)
-        a8c_copy_weights<C, SHARED>(a, p, copier, it, ring + it * a8c_stage<C>::bytes,
-                                    full + 8 * it, policy);
+    sw_warp_expect(bar, (uint32_t)(P::C * 128 + a.x_rows * 128));
 }
 
-/* The same warp, once both CTAs have their barriers: X for these, by the first one, then stage
- * after stage. */
-template <int C, int SHARED>
-static __device__ __forceinline__ void a8c_fill(const CUtensorMap *x_map, const w8a8_args &a,
+/* The weights of the whole ring, which depend on no earlier kernel, by the second warp that copies;
+ * the first one says how much is to come. */
+template <typename P>
+static __device__ __forceinline__ void a8c_open(const a8c_maps &maps, const w8a8_args &a,
+                                                const a8c_place &p, int copier, uint32_t ring,
+                                                uint32_t full)
+{
+    uint64_t policy = a8c_weights_policy<P>(a);
+
+    for (int it = 0; it < min(P::n_stages, p.n_stages); it++)
+        if (copier == 0) a8c_expect<P>(a, full + 8 * it);
+        else a8c_copy_weights<P>(maps, p, it, ring + it * P::bytes, full + 8 * it, policy);
+}
+
+/* The same warps, once both CTAs have their barriers: X for these, then stage after stage. */
+template <typename P>
+static __device__ __forceinline__ void a8c_fill(const a8c_maps &maps, const w8a8_args &a,
                                                 const a8c_place &p, int copier, uint32_t ring,
                                                 uint32_t full, uint32_t empty)
 {
-    uint64_t w_policy = a8c_weights_policy<SHARED>(a), x_policy = sw_policy_evict_last();
-    int first = min(a8c_stage<C>::n_stages, p.n_stages);
-    w8a8_turns<a8c_stage<C>::n_stages> at;
+    uint64_t w_policy = a8c_weights_policy<P>(a), x_policy = sw_policy_evict_last();
+    int first = min(P::n_stages, p.n_stages);
+    w8a8_turns<P::n_stages> at;
 
     if (copier == 0) sw_grid_wait_previous();
     for (int it = 0; it < p.n_stages; it++, at.next()) {
-        uint32_t stage = ring + at.s * a8c_stage<C>::bytes, bar = full + 8 * at.s;
+        uint32_t stage = ring + at.s * P::bytes, bar = full + 8 * at.s;
 
         sw_mbar_wait(empty + 8 * at.s, at.turn);
-        if (it >= first) a8c_copy_weights<C, SHARED>(a, p, copier, it, stage, bar, w_policy);
-        if (copier == 0) a8c_copy_x<SHARED>(x_map, a, p, it, stage, bar, x_policy);
+        if (copier == 0) {
+            if (it >= first) a8c_expect<P>(a, bar);
+            a8c_copy_x<P>(&maps.x, a, p, it, stage, bar, x_policy);
+        } else if (it >= first) {
+            a8c_copy_weights<P>(maps, p, it, stage, bar, w_policy);
+        }
     }
     /* What the other CTA says of our stages must find us: an arrival is not ordered by the last
      * meeting, which is relaxed. */
@@ -165,9 +198,9 @@ static __device__ __forceinline__ void a8c_fill(const CUtensorMap *x_map, const 
 
 /* The scales of a CTA's stages as a warp fetches them: those of X of tokens 32 i + lane, those of W
  * of 32 stages at a time, one a lane, as in w8a8_block_scales.cuh. */
-template <int C>
+template <typename P>
 struct a8c_scales {
-    static constexpr int blocks = a8c_stage<C>::blocks, per_lane = SW_A8C_T / 32;
+    static constexpr int blocks = P::blocks, per_lane = P::T / 32;
     const float *x_at;
     int64_t w_at[blocks];
     float w[blocks], next_w[blocks];
@@ -180,7 +213,7 @@ struct a8c_scales {
         x_at = a.x_scales + p.token0 + lane;
         n_tokens = a.m - p.token0 - lane;
         n_stages = p.n_stages - lane;
-        own_block = (p.channel0 + lane * a8c_stage<C>::unit) / 128 - block;
+        own_block = (p.channel0 + lane * P::unit) / 128 - block;
 #pragma unroll
         for (int b = 0; b < blocks; b++) {
             int n_tile = min((block + b) * 2, a.n_tiles - 1);
@@ -221,7 +254,8 @@ struct a8c_scales {
 
             if (own_block == b) own = other;
         }
-        if (lane < a8c_stage<C>::units) sw_shared_put4(to + SW_A8C_T * 4 + lane * 4, own);
+        if (lane < P::all_units)
+            sw_shared_put4(to + P::T * 4 + (lane / P::units * 8 + lane % P::units) * 4, own);
         to += (lane / 16 * 16 + lane % 8 * 2 + lane / 8 % 2) * 4;
 #pragma unroll
         for (int i = 0; i < per_lane; i++) sw_shared_put4(to + (uint32_t)i * 128, x[i]);
@@ -229,29 +263,30 @@ struct a8c_scales {
 };
 
 /* The warp that lays out scales. */
-template <int C>
+template <typename P>
 static __device__ __forceinline__ void a8c_scale_all(const w8a8_args &a, const a8c_place &p,
                                                      uint32_t ring, uint32_t full, uint32_t empty)
 {
-    a8c_scales<C> scales(a, p);
-    w8a8_turns<a8c_stage<C>::n_stages> at;
+    a8c_scales<P> scales(a, p);
+    w8a8_turns<P::n_stages> at;
 
     sw_grid_wait_previous();
-    w8a8_make_scales<SW_A8C_AHEAD>(a, scales, p.n_stages, ring + a8c_stage<C>::xs_at,
-                                   a8c_stage<C>::bytes, full, empty, at);
+    w8a8_make_scales<SW_A8C_AHEAD>(a, scales, p.n_stages, ring + P::xs_at, P::bytes, full, empty,
+                                   at);
 }
 
-/* sum = 64 tokens x 2 N channels x 128 inputs. */
-template <int STEP_BYTES, int N>
-static __device__ __forceinline__ void a8c_issue(float (&sum)[N], uint32_t x, uint32_t w)
+/* sum = 64 tokens x P::part channels x 128 inputs. */
+template <typename P>
+static __device__ __forceinline__ void a8c_issue(float (&sum)[P::part / 2], uint32_t x, uint32_t w)
 {
-    uint64_t rows = sw_wgmma_desc(x), columns = sw_wgmma_desc_32(w);
+    uint64_t rows = sw_wgmma_desc(x), columns = sw_wgmma_desc_steps(w, P::steps);
 
     sw_wgmma_fence();
 #pragma unroll
     for (int s = 0; s < 4; s++)
         sw_wgmma8_columns(sum, rows + 2 * (uint64_t)s,
-                          columns + (uint64_t)(s * (STEP_BYTES >> 4)), s > 0);
+                          columns + (uint64_t)((s / P::steps * P::run_bytes +
+                                               s % P::steps * 256) >> 4), s > 0);
     sw_wgmma_commit();
 }
 
@@ -294,64 +329,71 @@ static __device__ __forceinline__ void a8c_add(float *total, float (&sum)[N], in
     }
 }
 
+/* Where a warpgroup's operands lie in a stage, and its lane's scales. */
+struct a8c_operands {
+    uint32_t x, w, xs, ws;
+};
+
 /* The stage that `ring` stands at, whose first part is on its way in `sum`; with NEXT that of the
  * one after is when this ends. The stage goes back behind those products: before them the warps
- * that arrive keep the tensor cores waiting. x: the warpgroup's tokens in a stage, xs: its lane's
- * scales. */
-template <int C, int PARTS, bool NEXT, typename ring_type>
+ * that arrive keep the tensor cores waiting. */
+template <typename P, bool NEXT, typename ring_type>
 static __device__ __forceinline__ void
-a8c_one_stage(float (&total)[C / 2], float (&sum)[C / PARTS / 2], ring_type &ring, uint32_t x,
-              uint32_t xs)
+a8c_one_stage(float (&total)[P::own / 2], float (&sum)[P::part / 2], ring_type &ring,
+              const a8c_operands &at)
 {
-    using at = a8c_stage<C>;
-    constexpr int N = C / PARTS;
     uint32_t stage = ring.stage(), bar = ring.bar();
     a8c_lane_scales scales;
 
-    scales.load<at::units>(stage + xs, stage + at::ws_at);
+    scales.load<P::units>(stage + at.xs, stage + at.ws);
     ring.turn();
 #pragma unroll
-    for (int i = 0; i < PARTS; i++) {
+    for (int i = 0; i < P::PARTS; i++) {
         sw_wgmma_wait<0>();
-        a8c_add<at::unit>(total + i * (N / 2), sum, i * N, scales);
-        if (i + 1 < PARTS)
-            a8c_issue<at::step_bytes>(sum, stage + x, stage + at::w_at + (i + 1) * N * 32);
+        a8c_add<P::unit>(total + i * (P::part / 2), sum, i * P::part, scales);
+        if (i + 1 < P::PARTS)
+            a8c_issue<P>(sum, stage + at.x,
+                         stage + at.w + (uint32_t)((i + 1) * P::part * 32 * P::steps));
     }
     if (NEXT) {
         ring.wait();
-        a8c_issue<at::step_bytes>(sum, ring.stage() + x, ring.stage() + at::w_at);
+        a8c_issue<P>(sum, ring.stage() + at.x, ring.stage() + at.w);
     }
     __syncwarp();
     ring.release(bar);
 }
 
-template <int C, int PARTS, typename ring_type>
-static __device__ __forceinline__ void a8c_multiply(float (&total)[C / 2], ring_type &ring,
+template <typename P, typename ring_type>
+static __device__ __forceinline__ void a8c_multiply(float (&total)[P::own / 2], ring_type &ring,
                                                     int n_stages)
 {
     /* From lane 0, so that addresses of operands stay in uniform registers. */
     const uint32_t group = __shfl_sync(~0u, threadIdx.x / 128, 0), thread = threadIdx.x % 128;
-    const uint32_t x = group * 64 * 128, lane = thread % 32;
-    const uint32_t xs =
-        a8c_stage<C>::xs_at + (group * 64 + thread / 32 * 16 + lane / 4 * 2) * 4;
-    float sum[C / PARTS / 2];
+    const uint32_t rows = P::T == 128 ? group * 64 : 0, lane = thread % 32;
+    const uint32_t half = P::T == 128 ? 0 : group;
+    const a8c_operands at = {rows * 128,
+                             P::w_at + half * (uint32_t)(P::own * 32 * P::steps),
+                             P::xs_at + (rows + thread / 32 * 16 + lane / 4 * 2) * 4,
+                             P::ws_at + half * 32};
+    float sum[P::part / 2];
 
     ring.wait();
-    a8c_issue<a8c_stage<C>::step_bytes>(sum, ring.stage() + x, ring.stage() + a8c_stage<C>::w_at);
+    a8c_issue<P>(sum, ring.stage() + at.x, ring.stage() + at.w);
 #pragma unroll 1
-    for (int left = n_stages; left > 1; left--)
-        a8c_one_stage<C, PARTS, true>(total, sum, ring, x, xs);
-    a8c_one_stage<C, PARTS, false>(total, sum, ring, x, xs);
+    for (int left = n_stages; left > 1; left--) a8c_one_stage<P, true>(total, sum, ring, at);
+    a8c_one_stage<P, false>(total, sum, ring, at);
 }
 
 /* A warpgroup's 64 tokens to Y, through shared memory, so that lines are written. */
-template <int C>
-static __device__ __forceinline__ void a8c_store(const float (&total)[C / 2], const w8a8_args &a,
-                                                 const a8c_place &p, uint32_t rows)
+template <typename P>
+static __device__ __forceinline__ void a8c_store(const float (&total)[P::own / 2],
+                                                 const w8a8_args &a, const a8c_place &p,
+                                                 uint32_t rows)
 {
-    constexpr int pitch = a8c_stage<C>::row_bytes, chunks = C / 8;
+    constexpr int pitch = P::row_bytes, chunks = P::own / 8;
     int thread = (int)threadIdx.x % 128, group = (int)threadIdx.x / 128, lane = thread % 32;
-    int matrix = lane / 8;
+    int matrix = lane / 8, token0 = p.token0 + (P::T == 128 ? group * 64 : 0);
+    int channel0 = p.channel0 + (P::T == 128 ? 0 : group * P::own);
     uint32_t to = rows + (uint32_t)((thread / 32 * 16 + matrix % 2 * 8 + lane % 8) * pitch +
                                     matrix / 2 * 16);
 
@@ -369,18 +411,20 @@ static __device__ __forceinline__ void a8c_store(const float (&total)[C / 2], co
     for (int i = thread; i < 64 * chunks; i += 128) {
         int token = i / chunks, chunk = i % chunks;
 
-        w8a8_put8(a, p.token0 + group * 64 + token, p.channel0 + chunk * 8,
+        w8a8_put8(a, token0 + token, channel0 + chunk * 8,
                   sw_shared16(rows + (uint32_t)(token * pitch + chunk * 16)));
     }
 }
 
 /* By one thread: what copies wait for. */
-template <int STAGES>
-static __device__ __forceinline__ void a8c_make_barriers(const CUtensorMap *x_map, uint32_t full,
+template <typename P>
+static __device__ __forceinline__ void a8c_make_barriers(const a8c_maps &maps, uint32_t full,
                                                          uint32_t empty)
 {
-    sw_tensor_prefetch(x_map);
-    for (int i = 0; i < STAGES; i++) {
+    sw_tensor_prefetch(&maps.tiles);
+    if (P::rest) sw_tensor_prefetch(&maps.rest);
+    sw_tensor_prefetch(&maps.x);
+    for (int i = 0; i < P::n_stages; i++) {
         sw_mbar_init(full + 8 * i, 1 + SW_ARRIVALS);
         sw_mbar_init(empty + 8 * i, 2 * SW_A8C_CONSUMERS / 32 * SW_ARRIVALS);
     }
@@ -388,42 +432,43 @@ static __device__ __forceinline__ void a8c_make_barriers(const CUtensorMap *x_ma
 }
 
 /* Whole stages alone: k_tiles is even. */
-template <int C, int PARTS, int SHARED>
+template <int T, int C, int PARTS, int SHARED>
 static __global__ void __launch_bounds__(SW_A8C_THREADS, 1)
-    swk_w8a8_two_ctas_rows_sm90(const __grid_constant__ w8a8_maps maps, const w8a8_args a)
+    swk_w8a8_two_ctas_rows_sm90(const __grid_constant__ a8c_maps maps, const w8a8_args a)
 {
     using registers = w8a8_registers<2, 40>;
-    constexpr int STAGES = a8c_stage<C>::n_stages;
+    using P = a8c_tile<T, C, PARTS, SHARED>;
+    constexpr int STAGES = P::n_stages;
     extern __shared__ uint8_t s_bytes[];
     __shared__ uint64_t s_full[STAGES], s_empty[STAGES];
     uint32_t ring = (sw_smem_addr(s_bytes) + 1023) & ~1023u;
     uint32_t full = sw_smem_addr(s_full), empty = sw_smem_addr(s_empty);
-    const a8c_place p = a8c_place_of<C, SHARED>(a);
+    const a8c_place p = a8c_place_of<P>(a);
     /* From lane 0, so that the compiler knows that a warp does not diverge here. */
     const int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0) - SW_A8C_CONSUMERS / 32;
     const bool copies = warp >= 0 && warp < SW_A8C_COPIERS;
 
     sw_grid_launch_next();
-    if (threadIdx.x == SW_A8C_CONSUMERS) a8c_make_barriers<STAGES>(&maps.x, full, empty);
+    if (threadIdx.x == SW_A8C_CONSUMERS) a8c_make_barriers<P>(maps, full, empty);
     __syncthreads();
-    if (SHARED == SW_A8P_X && copies) a8c_open<C, SHARED>(a, p, warp, ring, full);
+    if (SHARED == SW_A8P_X && copies) a8c_open<P>(maps, a, p, warp, ring, full);
     sw_cluster_meet();
-    if (SHARED == SW_A8P_W && copies) a8c_open<C, SHARED>(a, p, warp, ring, full);
+    if (SHARED == SW_A8P_W && copies) a8c_open<P>(maps, a, p, warp, ring, full);
     if (warp >= 0) {
         sw_fewer_registers<registers::copier>();
-        if (copies) a8c_fill<C, SHARED>(&maps.x, a, p, warp, ring, full, empty);
-        else if (warp == SW_A8C_COPIERS) a8c_scale_all<C>(a, p, ring, full, empty);
+        if (copies) a8c_fill<P>(maps, a, p, warp, ring, full, empty);
+        else if (warp == SW_A8C_COPIERS) a8c_scale_all<P>(a, p, ring, full, empty);
     } else {
-        w8a8_cluster_ring<2, STAGES> at = {{ring, full, empty, a8c_stage<C>::bytes, 0, 0}};
-        float total[C / 2];
+        w8a8_cluster_ring<2, STAGES> at = {{ring, full, empty, P::bytes, 0, 0}};
+        float total[P::own / 2];
 
         sw_more_registers<registers::consumer>();
 #pragma unroll
-        for (int i = 0; i < C / 2; i++) asm volatile("mov.b32 %0, 0;" : "=f"(total[i]));
+        for (int i = 0; i < P::own / 2; i++) asm volatile("mov.b32 %0, 0;" : "=f"(total[i]));
         sw_grid_wait_previous(); /* Y, which it may still read */
-        a8c_multiply<C, PARTS>(total, at, p.n_stages);
+        a8c_multiply<P>(total, at, p.n_stages);
         sw_named_sync(1, SW_A8C_CONSUMERS); /* nobody reads the ring any more */
-        a8c_store<C>(total, a, p, ring + threadIdx.x / 128 * 64 * a8c_stage<C>::row_bytes);
+        a8c_store<P>(total, a, p, ring + threadIdx.x / 128 * 64 * P::row_bytes);
     }
     __syncwarp();
     sw_cluster_part();
