@@ -38,7 +38,8 @@ size_t sw_tiles_device_bytes(const sw_tiles *tiles);
  * cudaStream_t. *d_tiles = the copy, for sw_cuda_gemm, with has_usual_scales set as they are. The
  * view must stay valid until the copies have ended. Codes of 2 and 3 bits stay as they are stored,
  * which kernels for sm_90 read; for other devices widen them first, by sw_tiles_widen. FP8 in
- * blocks is quickest on sm_90 after sw_column_tiles_order (kernels/cuda/gemm/column_tiles.h).
+ * blocks, and int8 for inputs in int8, are quickest on sm_90 after sw_column_tiles_order
+ * (kernels/cuda/gemm/column_tiles.h).
  * SW_E_UNSUPPORTED: the weight has outlier channels, which no CUDA kernel adds. */
 sw_code sw_tiles_upload(sw_tiles *d_tiles, const sw_tiles *tiles, void *d_block, void *stream,
                         sw_err *err) SW_MUST_USE;

@@ -116,7 +116,9 @@ static form form_of(const char *text)
     f.a_is_shared = b && !strchr(b, '{');
     f.b_is_across = strstr(at, "p, 1, 1, 1;") != NULL;
     if (!f.decode || !b || f.k * f.elem_bytes != 32 || n % 8 || n > 256 ||
-        (f.a_is_shared && !strstr(at, f.elem_bytes == 1 ? "p, 1, 1;" : "p, 1, 1, 0, 0;")))
+        (f.a_is_shared && !strstr(at, f.is_integer        ? "p;"
+                                      : f.elem_bytes == 1 ? "p, 1, 1;"
+                                                          : "p, 1, 1, 0, 0;")))
         emu_fault("not emulated: %s", text);
     return latest = f;
 }

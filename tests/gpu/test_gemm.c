@@ -68,7 +68,7 @@ static gpu_shape shape_of(int v, int64_t m, int64_t n_out, int64_t k_in)
     gpu_shape s = {.m = m, .n_out = n_out, .k_in = k_in, .group_elems = a->group_elems,
                    .num = a->num, .is_asymmetric = a->is_asymmetric, .dtype = a->dtype,
                    .scale_dtype = a->scale_dtype, .scope = a->scope, .x_num = a->x_num,
-                   .seed = (uint64_t)(v + 100 * m + n_out + k_in)};
+                   .has_columns = true, .seed = (uint64_t)(v + 100 * m + n_out + k_in)};
     return s;
 }
 
@@ -110,7 +110,7 @@ static void check_plan(const gpu_shape *shape)
 
     gpu_case_new(&c, shape);
     gpu_case_expect(&c);
-    gpu_case_order(&c);
+    gpu_case_sign(&c);
     if (sw_cuda_gemm_plan(&plan, &c.problem, &h200, NULL, &err)) fail_msg("%s", err.text);
     check(&c, &plan);
     gpu_case_free(&c);
@@ -411,7 +411,7 @@ static void two_streams(void **state)
             gpu_shape shape = shape_of(of[s][i], tokens[i], 1024 + 64 * s, 2048);
 
             gpu_case_new(&c[s], &shape);
-            gpu_case_order(&c[s]);
+            gpu_case_sign(&c[s]);
             assert_int_equal(sw_cuda_gemm_plan(&plans[s], &c[s].problem, &h200, NULL, &err), SW_OK);
             assert_true(gpu_case_run(&c[s], &plans[s]));
             alone[s] = malloc(c[s].y_bytes);
@@ -524,6 +524,7 @@ static void older_devices(void **state)
             sw_cuda_plan plan;
             gpu_case c;
 
+            s.has_columns = false;
             gpu_case_new(&c, &s);
             gpu_case_expect(&c);
             if (sw_cuda_gemm_plan(&plan, &c.problem, &devices[i], NULL, &err))

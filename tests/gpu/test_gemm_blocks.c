@@ -1,6 +1,6 @@
 /* test_gemm_blocks.c - products of weights whose scales 128 channels share with inputs that have a
  * scale for each 128: kernels that multiply these scales before the sums, and codes in the order of
- * columns.
+ * columns, of int8 with scales of channels too.
  * Exit 77 without a GPU. */
 #include <cuda_runtime_api.h>
 #include <setjmp.h>
@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "kernels/cuda/gemm/column_tiles.h"
+#include "tests/gpu/support/emulated.h"
 #include "tests/gpu/support/gpu_case.h"
 
 #define BF SW_DTYPE_BF16
@@ -179,6 +180,47 @@ static void some_hundred_tokens(void **state)
     }
 }
 
+/* Blocks of Y of int8 with tokens as rows: bytes as of the kernel that has channels as rows. */
+static void integers(void **state)
+{
+    static const shape shapes[] = {
+        {300, 200, 512, 0, 2, BF, FF, false, false},   /* two blocks that have tokens in common */
+        {260, 72, 1024, 8, 4, HF, BF, false, false},   /* the second of a pair has no channels */
+        {40, 264, 256, 0, 132, BF, HF, true, false},   /* fewer tokens than a block has */
+        {40, 264, 1024, 0, 9, BF, FF, false, false},   /* all blocks are shared */
+        {600, 520, 1024, 0, 9, BF, FF, false, false},  /* some are */
+        {600, 520, 1280, 0, 9, HF, FF, false, false},  /* halves of five stages */
+        {300, 200, 640, 0, 2, BF, BF, true, false},    /* an odd number of stages */
+        {700, 392, 128, 0, 2, BF, HF, false, false},   /* blocks of one stage, one after another */
+        {300, 200, 640, 4, 2, BF, FF, false, false},   /* goes to a kernel of channels as rows */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        gpu_shape s = shape_of(&shapes[i], 65 + i);
+        sw_cuda_plan plan = {.kernel = sw_cuda_kernel_find("w8a8_persistent"), .split = 1,
+                             .device = {90, shapes[i].n_sms}, .overlap = true};
+        uint16_t *rows, *columns;
+        gpu_case c;
+
+        if (DEVICE_IS_EMULATED && s.m * s.n_out * s.k_in > 40 << 20) continue;
+        s.num = s.x_num = SW_NUM_INT8;
+        s.scope = SW_ACT_TOKEN;
+        s.group_elems = s.scale_rows = 0;
+        gpu_case_new(&c, &s);
+        gpu_case_expect(&c);
+        free(run(&c, &plan)); /* as stored: by fp32 sums of stages */
+        assert_true(gpu_case_order(&c));
+        rows = run(&c, &plan);
+        plan.kernel = sw_cuda_kernel_find("w8a8_split_k");
+        columns = run(&c, &plan);
+        assert_memory_equal(rows, columns, c.y_bytes);
+        free(rows);
+        free(columns);
+        gpu_case_free(&c);
+    }
+}
+
 #define SPLITS 2
 
 /* Y of every tile that splits k, each with up to SPLITS CTAs a cluster. */
@@ -226,6 +268,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {cmocka_unit_test(many_tokens),
                                        cmocka_unit_test(codes_come_back),
                                        cmocka_unit_test(some_hundred_tokens),
+                                       cmocka_unit_test(integers),
                                        cmocka_unit_test(few_tokens)};
 
     if (!gpu_is_there()) return 77;

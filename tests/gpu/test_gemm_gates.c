@@ -119,7 +119,8 @@ static void gates_and_ups(void **state)
                                      .num = cases[i].num, .is_asymmetric = cases[i].is_asymmetric,
                                      .scope = cases[i].scope, .x_num = cases[i].num,
                                      .dtype = SW_DTYPE_BF16, .scale_dtype = cases[i].scale_dtype,
-                                     .y_gap = cases[i].y_gap, .seed = 11 + i};
+                                     .y_gap = cases[i].y_gap, .has_columns = true,
+                                     .seed = 11 + i};
             gpu_case c;
 
             if (DEVICE_IS_FOLLOWED && (t + i) % 6 != 1) continue;

@@ -61,7 +61,7 @@ static sw_cuda_gemm problem_of(int which, int64_t k, int64_t n, int64_t m)
 
     p.tiles = (sw_tiles){.spec = spec, .n_out = n, .k_in = k, .n_groups = groups, .codes = d_memory,
                          .container_bits = sw_tiles_stored_bits(spec.num),
-                         .in_columns = a->scale_rows > 0,
+                         .in_columns = a->scale_rows > 0 || which == W8A8,
                          .is_sign_magnitude = which == W4A8F};
     if (a->scope != SW_ACT_NONE)
         p.act = (sw_act){&sw_nums[a->x_num], a->scope, a->scope == SW_ACT_GROUP ? 128 : 0,

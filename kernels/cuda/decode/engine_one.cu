@@ -8,7 +8,8 @@
  *   B fragments    the token in column 0, from shared memory in the order lanes read it; for 4-bit
  *                  codes in fixed point, its three bytes in columns 0 to 2
  *
- * Every lane copies what it alone reads, so nobody waits for anybody until the strip is summed up.
+ * Every lane copies what it alone reads, so nobody waits for anybody until the strip is summed up;
+ * of int8 in the order of columns the lanes of a warp read what they have copied together.
  * The ring is filled before the kernel ahead has ended; where not all of a warp's units have room
  * in it, a part of it, and the rest behind x. Inputs are quantized here, by each CTA for itself:
  * what sw_act_quantize defines. Sums of a strip's warps are added in their order.
@@ -63,6 +64,7 @@ static __device__ void multiply_all(float (&sums)[PARTS][2], const one_args &p,
     constexpr int ahead = ring<KIND, PARTS>::ahead;
     const int lane = threadIdx.x % 32;
     const bool is_bf16 = p.a.tiles.spec.scale_dtype == SW_DTYPE_BF16;
+    const bool are_shared = KIND == ONE_INT8 && p.a.tiles.in_columns; /* codes, by the warp */
     /* lanes without a token read zeros, which lie behind the last unit */
     const bool has_x = lane < kind::x_lanes;
     const uint4 *x = (const uint4 *)(s_x + (has_x ? lane * (kind::is_w4 ? 4 : 8)
@@ -81,9 +83,11 @@ static __device__ void multiply_all(float (&sums)[PARTS][2], const one_args &p,
 
             if constexpr (kind::is_w4)
                 add_w4<KIND>(own[part], t, x, of_unit, p.n_units, is_bf16);
-            else if constexpr (KIND == ONE_INT8)
-                add_int8(whole[part], t, x);
-            else
+            else if constexpr (KIND == ONE_INT8) {
+                if (are_shared) __syncwarp();
+                add_int8(whole[part], t, x, are_shared);
+                if (are_shared) __syncwarp(); /* all have read what is copied over next */
+            } else
                 add_e4m3<KIND>(sums[part], t, x, kind::has_groups ? *of_unit : 1.0f,
                                is_in_columns<KIND>(p));
             if (next < p.n_units) fetch<KIND>(t, from[part], p, next);

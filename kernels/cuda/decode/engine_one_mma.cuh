@@ -89,6 +89,12 @@ template <int KIND> struct unit : unit_zeros<kind_of<KIND>::has_zeros> {
     /* What a lane reads: its codes, its two channels' scales (of 4 bits one below the other in the
      * first word) and zeros in the low half of a word. */
     __device__ uint4 code(int i) const { return codes[i][threadIdx.x % 32]; }
+    /* The same of codes in the order of columns that the lanes of a warp have copied together. */
+    __device__ uint4 column_code(int i) const
+    {
+        return sw_load_matrices((uint32_t)__cvta_generic_to_shared(codes[i]) +
+                                sw_column_of_lane());
+    }
     __device__ uint32_t scale(int i) const { return (&scales[threadIdx.x % 32].x)[i]; }
     __device__ uint32_t two_zeros() const
     {
@@ -252,15 +258,23 @@ static __device__ uint4 signed_bytes(uint4 v)
     return make_uint4(v.x ^ 0x80808080u, v.y ^ 0x80808080u, v.z ^ 0x80808080u, v.w ^ 0x80808080u);
 }
 
+/* In the order of columns they are bytes with a sign (column_tiles.h). */
 template <typename UNIT>
-static __device__ void add_int8(int (&d)[4], const UNIT &t, const uint4 *x)
+static __device__ void add_int8(int (&d)[4], const UNIT &t, const uint4 *x, bool in_columns)
 {
     const uint4 one = x[0], two = x[1];
+    uint4 codes[4];
 
-    multiply_int8(d, signed_bytes(t.code(0)), one.x, one.y);
-    multiply_int8(d, signed_bytes(t.code(1)), one.z, one.w);
-    multiply_int8(d, signed_bytes(t.code(2)), two.x, two.y);
-    multiply_int8(d, signed_bytes(t.code(3)), two.z, two.w);
+    if (in_columns)
+#pragma unroll
+        for (int i = 0; i < 4; i++) codes[i] = t.column_code(i);
+    else
+#pragma unroll
+        for (int i = 0; i < 4; i++) codes[i] = signed_bytes(t.code(i));
+    multiply_int8(d, codes[0], one.x, one.y);
+    multiply_int8(d, codes[1], one.z, one.w);
+    multiply_int8(d, codes[2], two.x, two.y);
+    multiply_int8(d, codes[3], two.z, two.w);
 }
 
 /* The tensor cores cut sums off: FP32 takes over after 128 inputs. */

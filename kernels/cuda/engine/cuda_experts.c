@@ -190,18 +190,20 @@ static sw_code load_table(sw_expert **out, sw_device_block *b, const sw_device_w
     return rc;
 }
 
-/* Codes to the order that grouped products want, where these take the experts. */
+/* Codes to the order that grouped products want, where these take the experts, else to that of
+ * single products. */
 static sw_code order_codes(sw_device_block *b, sw_err *err)
 {
     const sw_device_engine *e = b->e;
+    const bool are_grouped = sw_device_routed_can(b);
     sw_code rc = SW_OK;
 
-    if (!sw_device_routed_can(b)) return SW_OK;
-    for (int i = 0; i < 3; i += 2)
+    for (int i = 0; i < 3; i++)
         for (int64_t x = 0; x < e->m->n_experts && rc == SW_OK; x++) {
             sw_device_weight *w = &b->experts[i][x];
 
-            rc = sw_column_tiles_order_expert(&w->tiles, &w->act, &e->device, e->how.stream, err);
+            rc = (are_grouped ? sw_column_tiles_order_expert : sw_column_tiles_order)(
+                &w->tiles, &w->act, &e->device, e->how.stream, err);
         }
     return rc;
 }

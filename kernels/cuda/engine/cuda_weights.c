@@ -338,7 +338,6 @@ static sw_code load_parts(sw_device_weight *out, sw_device_engine *e, sw_device_
     rc = bits ? load_tiles(&w, e, store, parts, n_parts, bits, err)
               : load_dense(&w, e, store, parts, n_parts, err);
     if (rc == SW_OK) rc = load_bias(&w, store, parts, n_parts, err);
-    if (rc == SW_OK) rc = sw_column_tiles_order(&w.tiles, &w.act, &e->device, e->how.stream, err);
     if (rc == SW_OK) rc = sw_sign_tiles_order(&w.tiles, &w.act, &e->device, e->how.stream, err);
     if (rc == SW_OK) *out = w;
     return rc;
@@ -355,7 +354,10 @@ static sw_code load_in_form(sw_device_weight *out, sw_device_engine *e, sw_devic
 sw_code sw_device_weight_load(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,
                               const sw_weight *const *parts, int n_parts, sw_err *err)
 {
-    return load_in_form(out, e, store, parts, n_parts, AS_STORED, err);
+    const sw_code rc = load_in_form(out, e, store, parts, n_parts, AS_STORED, err);
+
+    if (rc != SW_OK) return rc;
+    return sw_column_tiles_order(&out->tiles, &out->act, &e->device, e->how.stream, err);
 }
 
 sw_code sw_device_expert_load(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,

@@ -148,7 +148,8 @@ extern "C" bool sw_cuda_gemm_takes_glu(const sw_cuda_gemm *p, const sw_cuda_plan
 {
     const sw_tiles *t = &p->tiles;
     const bool is_plain = t->container_bits == 8 && t->n_groups == 1 && t->k_in % 128 == 0 &&
-                          p->act.scope != SW_ACT_GROUP;
+                          p->act.scope != SW_ACT_GROUP &&
+                          (t->in_columns || sw_cuda_weights_of(t) != SW_CUDA_W_INT8);
 
     return sw_cuda_kernels[plan->kernel].tiles[plan->tile].takes_gates && !plan->rest.from &&
            p->dtype == SW_DTYPE_BF16 && t->n_out % 128 == 0 &&

@@ -1,5 +1,5 @@
-/* ptx_columns.cuh - warpgroup products of E4M3 with both operands in shared memory, for columns in
- * multiples of 16 (sm_90a). Source: as in ptx.cuh, section wgmma.
+/* ptx_columns.cuh - warpgroup products with both operands in shared memory: of E4M3 for columns in
+ * multiples of 16, of s8 for 128 (sm_90a). Source: as in ptx.cuh, section wgmma.
  */
 #ifndef SW_KERNELS_CUDA_PTX_PTX_COLUMNS_CUH
 #define SW_KERNELS_CUDA_PTX_PTX_COLUMNS_CUH
@@ -74,6 +74,22 @@ __device__ __forceinline__ void sw_warp_load_4d_both(uint32_t dst, const CUtenso
                  "l"(map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(bar),
                  "h"((uint16_t)3), "l"(policy)
                  : "memory");
+}
+
+/* D[64, 128] += A B of s8, both in shared memory. */
+__device__ __forceinline__ void sw_wgmma8_shared(int (&d)[64], uint64_t a, uint64_t b,
+                                                 int accumulate)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
+                 " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29,"
+                 " %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43,"
+                 " %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57,"
+                 " %58, %59, %60, %61, %62, %63}, "
+                 "%64, %65, p;\n}"
+                 : SW_D64("+r", 0)
+                 : "l"(a), "l"(b), "r"(accumulate));
 }
 
 /* As sw_bulk_load_both of ptx_cluster.cuh, by a warp, of which one lane asks: see ptx_warp.cuh. */

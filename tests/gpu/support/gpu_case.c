@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "formats/num/act.h"
+#include "kernels/cuda/gemm/column_tiles.h"
 #include "kernels/cuda/gemm/sign_tiles.h"
 #include "tests/gpu/support/gpu_case.h"
 #include "tests/gpu/support/gpu_ref.h"
@@ -177,6 +178,17 @@ static void make_e4m3(gpu_case *c)
     }
 }
 
+bool gpu_case_order(gpu_case *c)
+{
+    sw_cuda_device device;
+    sw_err err = {0};
+
+    assert_int_equal(sw_cuda_device_query(&device, 0, &err), SW_OK);
+    assert_int_equal(sw_column_tiles_order(&c->problem.tiles, &c->problem.act, &device, NULL, &err),
+                     SW_OK);
+    return c->problem.tiles.in_columns;
+}
+
 void gpu_case_new(gpu_case *c, const gpu_shape *shape)
 {
     *c = (gpu_case){.shape = *shape};
@@ -191,6 +203,7 @@ void gpu_case_new(gpu_case *c, const gpu_shape *shape)
     make_x(c);
     pack(c);
     describe(c);
+    if (shape->has_columns) gpu_case_order(c);
 }
 
 void gpu_case_free(gpu_case *c)
@@ -217,7 +230,7 @@ static void put(const void *d, const void *host, size_t n_bytes)
         MUST(cudaMemcpy((void *)(uintptr_t)d, host, n_bytes, cudaMemcpyHostToDevice));
 }
 
-void gpu_case_order(gpu_case *c)
+void gpu_case_sign(gpu_case *c)
 {
     const sw_cuda_device hopper = {90, 132};
     sw_err err = {0};
@@ -230,7 +243,7 @@ bool gpu_case_can_run(gpu_case *c, int kernel, int tile)
 {
     if (sw_cuda_kernels[kernel].can_run(&c->problem, tile)) return true;
     if (c->problem.tiles.is_sign_magnitude) gpu_case_upload(c);
-    else gpu_case_order(c);
+    else gpu_case_sign(c);
     return sw_cuda_kernels[kernel].can_run(&c->problem, tile);
 }
 
@@ -241,6 +254,9 @@ void gpu_case_upload(gpu_case *c)
     put(c->problem.tiles.codes, c->codes, c->codes_bytes);
     put(c->problem.tiles.scales, c->scales, c->scales_bytes);
     put(c->problem.tiles.zeros, c->zeros, c->zeros_bytes);
+    if (!c->problem.tiles.in_columns) return;
+    c->problem.tiles.in_columns = false;
+    gpu_case_order(c);
 }
 
 /* X as the products see it: floats, or codes as floats and their scales [groups, m]. */

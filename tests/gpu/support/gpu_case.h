@@ -15,6 +15,7 @@ typedef struct gpu_shape {
     int64_t x_gap, y_gap;                /* elements between rows */
     int y_at;                            /* bytes that Y lies beyond what an allocation gives */
     uint64_t seed;
+    bool has_columns;                    /* codes in that order, where products take them so */
     bool has_any_scale;                  /* every finite scale, else those that weights have */
     bool has_usual_scales;               /* 0, SW_USUAL_SCALE_MIN to SW_USUAL_SCALE_END */
     /* Scales are powers of two and X small integers, whose codes they are: every sum is exact. */
@@ -39,8 +40,10 @@ void gpu_case_new(gpu_case *c, const gpu_shape *shape);
 void gpu_case_free(gpu_case *c);
 /* Copy packed weights and X to the device again, and recompute nothing. */
 void gpu_case_upload(gpu_case *c);
+/* Codes of weights to the order of columns, where products of this device take them so. */
+bool gpu_case_order(gpu_case *c);
 /* Codes as products on a Hopper device have them: kernels/cuda/gemm/sign_tiles.h. */
-void gpu_case_order(gpu_case *c);
+void gpu_case_sign(gpu_case *c);
 /* Whether a kernel can run the problem with codes as files have them or in that order, in which
  * they are then. */
 bool gpu_case_can_run(gpu_case *c, int kernel, int tile);

@@ -22,9 +22,16 @@ typedef enum w8a8_kind {
     W8A8_KIND_COUNT
 } w8a8_kind;
 
-/* What changes along k: nothing; scales of W; those of X too; both, but those of W in blocks of 128
- * channels x 128 inputs, so that a block of Y has one a stage, and codes in columns. */
-typedef enum w8a8_mode { W8A8_PLAIN, W8A8_GROUPED, W8A8_X_GROUPS, W8A8_X_BLOCKS } w8a8_mode;
+/* What changes along k: nothing, with codes of int8 in columns; scales of W; those of X too; both,
+ * but those of W in blocks of 128 channels x 128 inputs, so that a block of Y has one a stage, and
+ * codes in columns. Of int8 in the persistent kernels also nothing, with tokens as rows. */
+typedef enum w8a8_mode {
+    W8A8_PLAIN,
+    W8A8_GROUPED,
+    W8A8_X_GROUPS,
+    W8A8_X_BLOCKS,
+    W8A8_PLAIN_ROWS
+} w8a8_mode;
 
 #define SW_W8A8_RECORD_BYTES 256 /* room for a tile's scales of a group */
 

@@ -106,8 +106,8 @@ static __device__ __forceinline__ void w8a8_convert(uint32_t *frag, const uint32
     for (int i = 4 * kt; i < 4 * kt + 4; i++) w8a8_small_floats(frag + 2 * i, words[i]);
 }
 
-/* The A operand of a stage. BLOCKS: W8A8_X_BLOCKS, which has codes in columns; those with scales of
- * X by groups may have them. */
+/* The A operand of a stage. BLOCKS: W8A8_X_BLOCKS, which has codes in columns, as int8 with scales
+ * of channels has them; those with scales of X by groups may have them. */
 template <int KIND, int T, int NT, bool GROUPED, bool BLOCKS = false>
 static __device__ __forceinline__ void w8a8_load(uint32_t *frag, const w8a8_args &a,
                                                  const w8a8_place &p, uint32_t stage, int tile)
@@ -144,7 +144,8 @@ static __device__ __forceinline__ void w8a8_load(uint32_t *frag, const w8a8_args
             for (int i = 0; i < 8; i++)
                 frag[8 * kt + i] = w8a8_nibbles(w[i / 2] >> (i % 2 * 4), zero[i % 2]);
         }
-    } else if (KIND == W8A8_E4M3 && (BLOCKS || (GROUPED && a.in_columns))) {
+    } else if ((KIND == W8A8_INT8 && !GROUPED) ||
+               (KIND == W8A8_E4M3 && (BLOCKS || (GROUPED && a.in_columns)))) {
         w8a8_load_columns(frag, stage + at::w_at + tile * at::tile_bytes);
     } else {
 #pragma unroll

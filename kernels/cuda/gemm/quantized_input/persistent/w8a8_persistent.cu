@@ -43,13 +43,26 @@ extern "C" w8a8_blocks sw_w8a8_persistent_blocks(const sw_cuda_gemm *p, int n_sm
     return b;
 }
 
+/* Of those the kernel's: int8 has tokens as rows where it has no zero points, whole stages and Y in
+ * lines of 16 bytes. */
+static w8a8_mode kernel_mode_of(const sw_cuda_gemm *p)
+{
+    bool is_aligned = ((uintptr_t)p->d_y | (uintptr_t)(p->y_stride * 2)) % 16 == 0;
+    w8a8_mode mode = mode_of(p);
+
+    return sw_w8a8_kind_of(p) == W8A8_INT8 && mode == W8A8_PLAIN && is_aligned &&
+                   sw_tiles_k(p->tiles.k_in) % 2 == 0 && p->tiles.spec.is_symmetric
+               ? W8A8_PLAIN_ROWS
+               : mode;
+}
+
 static const w8a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 {
     (void)tile;
     switch (sw_w8a8_instance_of(p)) {
 #define SW_W8A8_KIND_ROW(kind, name)                                                               \
     case kind:                                                                                     \
-        return sw_w8a8_persistent_##name(mode_of(p), p->dtype == SW_DTYPE_BF16);
+        return sw_w8a8_persistent_##name(kernel_mode_of(p), p->dtype == SW_DTYPE_BF16);
 #include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
 #undef SW_W8A8_KIND_ROW
     default: return NULL;
@@ -99,12 +112,12 @@ extern "C" w8a8_rounds sw_w8a8_rounds_of(int64_t n_blocks, int64_t n_clusters, i
 static sw_code map_weights(a8l_maps *maps, const sw_cuda_gemm *p, const w8a8_args *args,
                            sw_err *err)
 {
-    w8a8_mode mode = mode_of(p);
+    w8a8_mode mode = kernel_mode_of(p);
     bool has_records = mode == W8A8_GROUPED || mode == W8A8_X_GROUPS;
     w8a8_maps boxes = {};
     sw_code rc;
 
-    if (mode == W8A8_X_BLOCKS)
+    if (mode == W8A8_X_BLOCKS || mode == W8A8_PLAIN_ROWS)
         return sw_tensor_map_columns(&maps->w, args->codes, args->n_tiles, args->k_tiles,
                                      N_CHANNELS / 64, err);
     rc = sw_w8a8_map_weights(&boxes, p, N_CHANNELS / 64, has_records, err);

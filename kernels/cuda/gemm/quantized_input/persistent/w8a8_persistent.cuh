@@ -17,7 +17,8 @@
  *          (w8a8_block_store.cuh). Sums in fp32 of a CTA alone: through shared memory, a quarter at
  *          a time, so that rows of Y are written 128 bytes at a time
  *
- * Scales of X and W in blocks: w8a8_token_rows.cuh, which has walk, ring and room for Y from here.
+ * Scales of X and W in blocks: w8a8_token_rows.cuh, and most of int8 with scales of channels:
+ * w8a8_integer_rows.cuh, which have walk, ring and room for Y from here.
  */
 #ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_PERSISTENT_W8A8_PERSISTENT_CUH
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_PERSISTENT_W8A8_PERSISTENT_CUH

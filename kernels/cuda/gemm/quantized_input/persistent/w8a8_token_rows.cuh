@@ -18,12 +18,12 @@
 
 typedef a8l_stage<W8A8_E4M3, W8A8_X_BLOCKS> a8r_at;
 
-/* The warp that copies: all stages of all blocks of this CTA. */
-template <int STAGES>
+/* The warp that copies: all stages of all blocks of this CTA, of such a KIND and MODE. */
+template <int KIND, int MODE, int STAGES>
 static __device__ __forceinline__ void a8r_copy_all(const a8l_maps &maps, const w8a8_args &a,
                                                     uint32_t ring, uint32_t full, uint32_t empty)
 {
-    constexpr uint32_t bytes = a8l_stage_bytes<W8A8_E4M3, W8A8_X_BLOCKS>();
+    constexpr uint32_t bytes = a8l_stage_bytes<KIND, MODE>();
     uint64_t w_policy = a.m > SW_A8L_T ? sw_policy_evict_last() : sw_policy_evict_first();
     uint64_t x_policy = sw_policy_evict_last();
     a8l_walk<SW_A8R_NC> walk;
@@ -45,9 +45,8 @@ static __device__ __forceinline__ void a8r_copy_all(const a8l_maps &maps, const 
             if (it >= ahead)
                 w8a8_copy_columns(&maps.w, a, p, it, stage + a8r_at::w_at, full + 8 * at.s,
                                   w_policy);
-            a8l_copy_x<W8A8_E4M3, W8A8_X_BLOCKS, SW_A8R_NC>(&maps.x, a, p, it, stage,
-                                                            full + 8 * at.s, x_policy,
-                                                            walk.is_shared(a.grid));
+            a8l_copy_x<KIND, MODE, SW_A8R_NC>(&maps.x, a, p, it, stage, full + 8 * at.s, x_policy,
+                                              walk.is_shared(a.grid));
         }
     }
     __syncwarp();
@@ -195,7 +194,7 @@ static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
     sw_cluster_sync(); /* before the other CTA fills our stages */
     if (warp >= 8) {
         sw_fewer_registers<registers::copier>();
-        if (warp == 8) a8r_copy_all<STAGES>(maps, a, stages, full, empty);
+        if (warp == 8) a8r_copy_all<W8A8_E4M3, W8A8_X_BLOCKS, STAGES>(maps, a, stages, full, empty);
         else if (warp <= 8 + SW_A8R_SCALERS)
             a8r_scale_all<STAGES>(a, stages, full, empty, warp - 9);
         else if (a8l_ends_shared<NC>(a.grid))

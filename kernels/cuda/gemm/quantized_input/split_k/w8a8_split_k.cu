@@ -46,7 +46,9 @@ extern "C" w8a8_mode sw_w8a8_mode_of(const sw_cuda_gemm *p)
 {
     if (p->act.scope == SW_ACT_GROUP)
         return p->tiles.in_columns && sw_cuda_has_blocks(&p->tiles) ? W8A8_X_BLOCKS : W8A8_X_GROUPS;
-    return sw_w8a8_is_grouped(p) ? W8A8_GROUPED : W8A8_PLAIN;
+    return sw_w8a8_is_grouped(p) || (sw_w8a8_kind_of(p) == W8A8_INT8 && !p->tiles.in_columns)
+               ? W8A8_GROUPED
+               : W8A8_PLAIN;
 }
 
 static const w8a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
@@ -68,9 +70,9 @@ extern "C" bool sw_w8a8_can_run(const sw_cuda_gemm *p, int tile)
     (void)tile;
     if (kind == W8A8_KIND_COUNT || p->tiles.spec.group_elems % SW_W8A8_STAGE_K) return false;
     if (sw_column_tiles_are_experts(&p->tiles)) return false;
-    if (kind == W8A8_INT8 && !p->tiles.spec.is_symmetric && sw_w8a8_is_grouped(p)) return false;
     if (kind == W8A8_E4M3 || kind == W8A8_INT4_E4M3) return true;
-    return sw_w8a8_is_grouped(p) || p->tiles.k_in <= SW_W8A8_INTEGER_K_MAX;
+    if (sw_w8a8_mode_of(p) == W8A8_PLAIN) return p->tiles.k_in <= SW_W8A8_INTEGER_K_MAX;
+    return kind == W8A8_INT4 || p->tiles.spec.is_symmetric;
 }
 
 #define MANY_WEIGHTS (1ll << 26)
@@ -198,9 +200,10 @@ extern "C" sw_code sw_w8a8_map_weights(w8a8_maps *maps, const sw_cuda_gemm *p, i
 extern "C" sw_code sw_w8a8_map(w8a8_maps *maps, const sw_cuda_gemm *p, int box_tokens,
                                int box_tiles, sw_err *err)
 {
+    bool has_records = sw_w8a8_mode_of(p) != W8A8_PLAIN;
     sw_code rc = sw_w8a8_map_x(&maps->x, p, box_tokens, err);
 
-    return rc ? rc : sw_w8a8_map_weights(maps, p, box_tiles, sw_w8a8_is_grouped(p), err);
+    return rc ? rc : sw_w8a8_map_weights(maps, p, box_tiles, has_records, err);
 }
 
 extern "C" sw_code sw_w8a8_start(const w8a8_kernel *kernel, const char *name, int n_ctas,
