@@ -124,15 +124,41 @@ static __device__ __forceinline__ int rt_tall_row(void)
     return (int)threadIdx.x % 128 / 32 * 16 + (int)threadIdx.x % 32 / 4;
 }
 
+/* Of a thread, what does not change from stage to stage: where the rows of its warpgroup begin in a
+ * stage, in a uniform register, as descriptors follow from it; where the scale of its first row
+ * lies; how a scale of W becomes a float: its bits go up by so many, or it is an F16. */
+struct rt_tall_place {
+    uint32_t x, scale;
+    int up;
+    bool is_half;
+};
+
+template <class P>
+static __device__ __forceinline__ rt_tall_place rt_tall_place_of(const rt_args &a)
+{
+    const uint32_t group = (uint32_t)rt_group();
+
+    return {group * (64 * 128), P::at::xs_at + (group * 64 + (uint32_t)rt_tall_row()) * 4,
+            a.nw.scale_bytes == 4 ? 0 : 16, a.nw.scale_bytes == 2 && !a.nw.scales_are_bf16};
+}
+
+/* The first of a record of scales, which are all alike, without a branch between two products. */
+static __device__ __forceinline__ float rt_tall_w_scale(uint32_t record, const rt_tall_place &at)
+{
+    const uint32_t v = sw_shared4(record);
+    const float half = __half2float(__ushort_as_half((unsigned short)v));
+
+    return at.is_half ? half : __uint_as_float(v << at.up);
+}
+
 /* What sums of a stage are multiplied by: nothing yet, where scales do not change along k. */
 template <class P, int M, bool BLOCKS = P::BLOCKS> struct rt_tall_factors {
-    __device__ __forceinline__ void load(uint32_t, const rt_args &, uint32_t) {}
+    __device__ __forceinline__ void load(uint32_t, const rt_tall_place &, uint32_t) {}
     __device__ __forceinline__ void add(float (&total)[64], const float (&part)[64], int) const
     {
 #pragma unroll
         for (int i = 0; i < 64; i++) total[i] += part[i];
     }
-    static __device__ __forceinline__ void wait(void) {}
 };
 
 /* Of each tile of rows the lane's two, times those of the two tiles of channels. */
@@ -140,18 +166,18 @@ template <class P, int M> struct rt_tall_factors<P, M, true> {
     float of[M][2][2]; /* [tile of rows][row][tile of channels] */
 
     /* shift: see rt_scale_shift. */
-    __device__ __forceinline__ void load(uint32_t stage, const rt_args &a, uint32_t shift)
+    __device__ __forceinline__ void load(uint32_t stage, const rt_tall_place &place,
+                                         uint32_t shift)
     {
-        const uint32_t at = stage + P::at::xs_at +
-                            (shift + (uint32_t)(rt_group() * 64 + rt_tall_row())) * 4;
+        const uint32_t at = stage + place.scale + shift * 4;
         float x[2 * M], w[2];
 
 #pragma unroll
-        for (int i = 2 * M - 1; i >= 0; i--) /* of the last tile first: see rt_tall_stage */
+        for (int i = 0; i < 2 * M; i++)
             x[i] = __uint_as_float(sw_shared4(at + (uint32_t)(i / 2 * 128 + i % 2 * 8) * 4));
 #pragma unroll
         for (int t = 0; t < 2; t++)
-            w[t] = rt_first_scale(stage + P::s_at + (uint32_t)(t * P::record_room), a);
+            w[t] = rt_tall_w_scale(stage + P::s_at + (uint32_t)(t * P::record_room), place);
 #pragma unroll
         for (int i = 0; i < 4 * M; i++)
             of[i / 4][i / 2 % 2][i % 2] = w[i % 2] * x[i / 2];
@@ -163,42 +189,36 @@ template <class P, int M> struct rt_tall_factors<P, M, true> {
         for (int i = 0; i < 64; i++)
             total[i] = fmaf(of[m][i / 2 % 2][i / 32], part[i], total[i]);
     }
-    /* They are there when this warp has arrived: of two tiles the first one met them. */
-    static __device__ __forceinline__ void wait(void)
-    {
-        if (M == 1) __threadfence_block();
-    }
 };
 
 /* The stage that `ring` stands at, whose first tile of rows is on its way in `part`, and with NEXT
  * that of the one after. Scales come beside products: read ahead of them they keep those back. */
 template <class P, int M, bool NEXT>
 static __device__ __forceinline__ void rt_tall_stage(float (&total)[M][64], float (&part)[64],
-                                                     typename P::ring &ring, const rt_args &a,
-                                                     uint32_t shift)
+                                                     typename P::ring &ring,
+                                                     const rt_tall_place &at, uint32_t shift)
 {
-    const uint32_t x_at = (uint32_t)(rt_group() * 64 * 128);
     const uint32_t stage = ring.stage(), bar = ring.bar();
     rt_tall_factors<P, M> factors;
 
     ring.turn();
-    factors.load(stage, a, shift);
+    factors.load(stage, at, shift);
 #pragma unroll
     for (int m = 0; m < M; m++) {
         if (NEXT && m + 1 == M) ring.wait();
         sw_wgmma_wait<0>();
         sw_hold(part);
-        if (m + 1 == M) {
-            factors.wait();
-            __syncwarp();
-            ring.release(bar);
-        }
         factors.add(total[m], part, m);
         if (m + 1 < M)
-            w8a8_issue_rows(part, stage + x_at + (uint32_t)((m + 1) * 128 * 128),
+            w8a8_issue_rows(part, stage + at.x + (uint32_t)((m + 1) * 128 * 128),
                             stage + P::w_at);
-        else if (NEXT) w8a8_issue_rows(part, ring.stage() + x_at, ring.stage() + P::w_at);
+        else if (NEXT) w8a8_issue_rows(part, ring.stage() + at.x, ring.stage() + P::w_at);
     }
+    /* Behind the next products, which else would wait for the arrival too. They have waited for the
+     * additions, and those for scales; where there are none ptxas may put it ahead of both. */
+    if (P::BLOCKS && !NEXT) __threadfence_block();
+    __syncwarp();
+    ring.release(bar);
 }
 
 /* n stages of a unit; shift: rt_scale_shift of the first. */
@@ -207,17 +227,21 @@ static __device__ __forceinline__ void rt_tall_multiply(float (&total)[M][64],
                                                         typename P::ring &ring, const rt_args &a,
                                                         int n, uint32_t shift)
 {
+    const rt_tall_place at = rt_tall_place_of<P>(a);
     float part[64];
 
+    /* What descriptors follow from, in uniform registers. */
+    n = rt_uniform(n);
+    ring.s = rt_uniform(ring.s);
+    ring.parity = (uint32_t)rt_uniform((int)ring.parity);
     ring.wait();
-    w8a8_issue_rows(part, ring.stage() + (uint32_t)(rt_group() * 64 * 128),
-                    ring.stage() + P::w_at);
+    w8a8_issue_rows(part, ring.stage() + at.x, ring.stage() + P::w_at);
 #pragma unroll 1
     for (; n > 1; n--) {
-        rt_tall_stage<P, M, true>(total, part, ring, a, shift);
+        rt_tall_stage<P, M, true>(total, part, ring, at, shift);
         shift = (shift + (uint32_t)a.x_rows) % 4;
     }
-    rt_tall_stage<P, M, false>(total, part, ring, a, shift);
+    rt_tall_stage<P, M, false>(total, part, ring, at, shift);
 }
 
 /* n stages in which this warpgroup has no rows. */
