@@ -484,8 +484,7 @@ static void check_one_hots(gpu_shape s)
         for (int t = 0; t < *sw_cuda_kernels[k].n_tiles; t++) {
             sw_cuda_plan plan = {k, t, 1 + t % 3, h200, true, false, {0}};
 
-            if (is_wanted(k) && gpu_case_can_run(&c, k, t))
-                check_one_hot(&c, &plan, w);
+            if (is_wanted(k) && gpu_case_can_run(&c, k, t)) check_one_hot(&c, &plan, w);
         }
     free(w);
     gpu_case_free(&c);

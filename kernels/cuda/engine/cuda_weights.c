@@ -323,8 +323,7 @@ static sw_code load_bias(sw_device_weight *out, sw_device_store *store,
 static sw_code load_parts(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,
                           const sw_weight *const *parts, int n_parts, int bits, sw_err *err)
 {
-    sw_device_weight w = {.k_in = parts[0]->k_in,
-                          .act = parts[0]->act,
+    sw_device_weight w = {.k_in = parts[0]->k_in, .act = parts[0]->act,
                           .input_scale = parts[0]->input_scale};
     sw_code rc;
 

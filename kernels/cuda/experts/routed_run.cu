@@ -66,7 +66,8 @@ static const rt_kernel *kernel_of(const sw_routed_plan *plan)
 static bool is_int4(const sw_tiles *t)
 {
     return sw_cuda_weights_of(t) == SW_CUDA_W_INT4 && t->spec.is_symmetric &&
-           !t->is_sign_magnitude && t->spec.scale_dtype == SW_DTYPE_BF16 && t->spec.group_elems % 128 == 0;
+           !t->is_sign_magnitude && t->spec.scale_dtype == SW_DTYPE_BF16 &&
+           t->spec.group_elems % 128 == 0;
 }
 
 /* Inputs of a scale of E2M1 weights: 32 of MXFP4, 16 of NVFP4, 0: neither. */

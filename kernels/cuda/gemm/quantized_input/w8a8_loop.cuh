@@ -39,8 +39,8 @@ static __device__ __forceinline__ uint32_t w8a8_nibbles(uint32_t word, uint32_t 
     return w8a8_flip(sw_and_or(word, 0x0f0f0f0fu, 0x80808080u) - zero);
 }
 
-/* Eight codes as signs and magnitudes (sign_tiles.h) to E4M3 of a 512th: its numbers below 2^-5 have
- * even steps, so that a byte 0 to 8 is that many of them. */
+/* Eight codes as signs and magnitudes (sign_tiles.h) to E4M3 of a 512th: its numbers below 2^-5
+ * have even steps, so that a byte 0 to 8 is that many of them. */
 static __device__ __forceinline__ void w8a8_small_floats(uint32_t *two, uint32_t word)
 {
     uint32_t negative = word & 0x88888888u, size, high;

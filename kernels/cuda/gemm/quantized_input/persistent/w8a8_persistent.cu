@@ -107,8 +107,7 @@ extern "C" w8a8_rounds sw_w8a8_rounds_of(int64_t n_blocks, int64_t n_clusters, i
     return r;
 }
 
-/* Weights as the mode of the kernel has them, which may have scales in groups of which there is one.
- */
+/* Weights as the kernel's mode has them, which may have scales in groups of which there is one. */
 static sw_code map_weights(a8l_maps *maps, const sw_cuda_gemm *p, const w8a8_args *args,
                            sw_err *err)
 {

@@ -126,8 +126,8 @@ a8l_copy_weights(const a8l_maps &maps, const w8a8_args &a, const w8a8_place &p,
     if (grouped) n_bytes += (uint32_t)(SW_A8L_NT * a.record_bytes);
     if (has_zeros) n_bytes += SW_A8L_NT * 64;
     sw_warp_expect(bar, n_bytes);
-    sw_warp_load_3d(stage + at::w_at, &maps.w, 0, at_k.stage * (at::tile_bytes / SW_W8A8_BLOCK_BYTES),
-                    p.n_tile0, bar, policy);
+    sw_warp_load_3d(stage + at::w_at, &maps.w, 0,
+                    at_k.stage * (at::tile_bytes / SW_W8A8_BLOCK_BYTES), p.n_tile0, bar, policy);
     if (grouped)
         sw_warp_load_3d(stage + at::s_at, &maps.scales, 0, at_k.group, p.n_tile0, bar, policy);
     if (has_zeros)
