@@ -6,6 +6,8 @@
 
 #include "kernels/cuda/ptx/ptx_shared.cuh"
 
+#define SW_LIST16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define SW_LIST24 SW_LIST16 ", %16, %17, %18, %19, %20, %21, %22, %23"
 #define SW_LIST40 SW_LIST32 ", %32, %33, %34, %35, %36, %37, %38, %39"
 #define SW_LIST48 SW_LIST40 ", %40, %41, %42, %43, %44, %45, %46, %47"
 #define SW_LIST56 SW_LIST48 ", %48, %49, %50, %51, %52, %53, %54, %55"
@@ -21,9 +23,21 @@ template <int N_ACC>
 __device__ __forceinline__ void sw_wgmma8_columns(float (&d)[N_ACC], uint64_t a, uint64_t b,
                                                   int accumulate)
 {
-    static_assert(N_ACC == 32 || N_ACC == 40 || N_ACC == 48 || N_ACC == 56 || N_ACC == 80,
+    static_assert((N_ACC % 8 == 0 && N_ACC >= 16 && N_ACC <= 56) || N_ACC == 80,
                   "columns that no case below has");
-    if constexpr (N_ACC == 32)
+    if constexpr (N_ACC == 16)
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"
+                     "wgmma.mma_async.sync.aligned.m64n32k32.f32.e4m3.e4m3 {" SW_LIST16 "}, "
+                     "%16, %17, p, 1, 1;\n}"
+                     : SW_D16("+f", 0)
+                     : "l"(a), "l"(b), "r"(accumulate));
+    else if constexpr (N_ACC == 24)
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %26, 0;\n"
+                     "wgmma.mma_async.sync.aligned.m64n48k32.f32.e4m3.e4m3 {" SW_LIST24 "}, "
+                     "%24, %25, p, 1, 1;\n}"
+                     : SW_D16("+f", 0), SW_D8("+f", 16)
+                     : "l"(a), "l"(b), "r"(accumulate));
+    else if constexpr (N_ACC == 32)
         asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
                      "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 {" SW_LIST32 "}, "
                      "%32, %33, p, 1, 1;\n}"

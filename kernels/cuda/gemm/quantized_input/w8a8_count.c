@@ -8,13 +8,13 @@
 #define TWO_CTAS "w8a8_two_ctas"
 #define PERSISTENT "w8a8_persistent"
 
-/* Plans that were timed: of pairs up to so many tokens, fewer of those that have tokens as rows, of
- * which those of 64 a CTA from so many on, of blocks of 256 tokens from so many on, and in two
- * launches from so many tokens and channels on. */
+/* Plans that were timed: of pairs up to so many tokens, fewer of those that have tokens as rows, and
+ * a shorter k of those of 64 of them a CTA, which lose some hundredths where it is longer; of blocks
+ * of 256 tokens from so many on, and in two launches from so many tokens and channels on. */
 #define PAIRS_TOKENS_MIN 17
 #define PAIRS_TOKENS_MAX 1024
 #define ROWS_TOKENS_MAX 256
-#define FEW_ROWS_TOKENS_MIN 33
+#define FEW_ROWS_K_MAX 16384
 #define STAYING_TOKENS_MIN 97
 #define PARTS_TOKENS_MIN 64
 #define PARTS_CHANNELS_MIN 6144
@@ -61,9 +61,12 @@ static const struct {
     {TWO_CTAS, "x128_c128",   {416, 434,  502, 548,  539}},
     {TWO_CTAS, "k128_c64",    {256, 282,  333, 371,  442}},
     {TWO_CTAS, "k128_c128",   {436, 454,  512, 518,  519}},
-    {TWO_CTAS, "r64_c160",    {  0,   0,  528,   0,    0}},
-    {TWO_CTAS, "r64_c224",    {  0,   0,  693,   0,    0}},
-    {TWO_CTAS, "r128_c64",    {  0,   0,  259,   0,    0}},
+    {TWO_CTAS, "r64_c64",     {  0,   0,  204,   0,    0}},
+    {TWO_CTAS, "r64_c96",     {  0,   0,  328,   0,    0}},
+    {TWO_CTAS, "r64_c160",    {  0,   0,  520,   0,    0}},
+    {TWO_CTAS, "r64_c224",    {  0,   0,  700,   0,    0}},
+    {TWO_CTAS, "r64_c320",    {  0,   0, 1060,   0,    0}},
+    {TWO_CTAS, "r128_c64",    {  0,   0,  257,   0,    0}},
     {TWO_CTAS, "r128_c80",    {  0,   0,  340,   0,    0}},
     {TWO_CTAS, "r128_c160",   {  0,   0,  625,   0,    0}},
     {TWO_CTAS, "r128_c224",   {  0,   0,  940,   0,    0}},
@@ -167,10 +170,14 @@ static int64_t most_by_token(const sw_cuda_tile *t)
     return t->n_tokens < 32 ? 2 : t->n_tokens < 64 ? 3 : 4;
 }
 
-static bool pairs_are_timed(const cut *c, int64_t m)
+/* Tokens as rows: up to 64 with as many a CTA, above with 128. */
+static bool pairs_are_timed(const cut *c, const problem *a)
 {
-    if (!sw_w8a8_two_ctas_has_rows(c->tile)) return m >= PAIRS_TOKENS_MIN && m <= PAIRS_TOKENS_MAX;
-    if (c->t->n_tokens < 128) return m >= FEW_ROWS_TOKENS_MIN && m <= c->t->n_tokens;
+    const int64_t m = a->p->m;
+
+    if (m < PAIRS_TOKENS_MIN) return false;
+    if (!sw_w8a8_two_ctas_has_rows(c->tile)) return m <= PAIRS_TOKENS_MAX;
+    if (c->t->n_tokens < 128) return m <= c->t->n_tokens && a->p->tiles.k_in <= FEW_ROWS_K_MAX;
     return m > 64 && m <= ROWS_TOKENS_MAX;
 }
 
@@ -181,7 +188,7 @@ static bool is_timed(const cut *c, const problem *a)
 
     if (c->stays) return m >= STAYING_TOKENS_MIN;
     if (strcmp(sw_cuda_kernels[c->kernel].name, TWO_CTAS) == 0)
-        return pairs_are_timed(c, m);
+        return pairs_are_timed(c, a);
     if (c->t->n_tokens > 2 * sw_cuda_up(m, 16) * 16 || by_token > most_by_token(c->t)) return false;
     return c->split == 1 || n_ctas <= 2 * (int64_t)a->n_sms;
 }
