@@ -23,7 +23,6 @@
 #include "formats/model/model.h"
 #include "kernels/cuda/experts/routed.h"
 #include "kernels/cuda/gemm/column_tiles.h"
-#include "kernels/cuda/gemm/sign_tiles.h"
 #include "tests/gpu/support/gpu_dense.h"
 #include "tests/support/toys/random.h"
 
@@ -166,8 +165,7 @@ static void order_codes(layer *l, sw_tiles *t, uint8_t *d_codes)
 
     all.codes = d_codes;
     all.n_out *= l->n_experts;
-    if (sw_column_tiles_order_expert(&all, &act, &l->device, NULL, &err) != SW_OK ||
-        sw_sign_tiles_order(&all, &act, &l->device, NULL, &err) != SW_OK)
+    if (sw_column_tiles_order_expert(&all, &act, &l->device, NULL, &err) != SW_OK)
         bench_must(1, err.text);
     t->in_columns = all.in_columns;
     t->is_sign_magnitude = all.is_sign_magnitude;

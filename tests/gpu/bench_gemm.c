@@ -14,7 +14,6 @@
 
 #include "formats/num/act.h"
 #include "kernels/cuda/gemm/column_tiles.h"
-#include "kernels/cuda/gemm/sign_tiles.h"
 #include "kernels/cuda_gemm.h"
 #include "kernels/ref/ref_tiles.h"
 #include "tests/gpu/support/gpu_dense.h"
@@ -159,7 +158,6 @@ static void make_weights(bench *b)
                                  .zeros = b->zeros_bytes ? upload(b->zeros, b->zeros_bytes)
                                                          : NULL};
         MUST(sw_column_tiles_order(&b->tiles[i], &act, &b->device, b->stream, &err));
-        MUST(sw_sign_tiles_order(&b->tiles[i], &act, &b->device, b->stream, &err));
     }
     free(scales);
 }

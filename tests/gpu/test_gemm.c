@@ -110,7 +110,6 @@ static void check_plan(const gpu_shape *shape)
 
     gpu_case_new(&c, shape);
     gpu_case_expect(&c);
-    gpu_case_sign(&c);
     if (sw_cuda_gemm_plan(&plan, &c.problem, &h200, NULL, &err)) fail_msg("%s", err.text);
     check(&c, &plan);
     gpu_case_free(&c);
@@ -331,7 +330,6 @@ static void shared_rounds(void **state)
         s.is_exact = i / n;
         gpu_case_new(&c, &s);
         gpu_case_expect(&c);
-        assert_true(gpu_case_can_run(&c, plan.kernel, 0));
         check(&c, &plan);
         gpu_case_free(&c);
     }
@@ -411,7 +409,6 @@ static void two_streams(void **state)
             gpu_shape shape = shape_of(of[s][i], tokens[i], 1024 + 64 * s, 2048);
 
             gpu_case_new(&c[s], &shape);
-            gpu_case_sign(&c[s]);
             assert_int_equal(sw_cuda_gemm_plan(&plans[s], &c[s].problem, &h200, NULL, &err), SW_OK);
             assert_true(gpu_case_run(&c[s], &plans[s]));
             alone[s] = malloc(c[s].y_bytes);
@@ -574,7 +571,7 @@ static void faults_show(void **state)
                 assert_true(gpu_case_run(&c, &plan) && gpu_case_error(&c) <= gpu_case_bound(&c));
                 faults[i].spoil(&c);
                 gpu_case_upload(&c);
-                assert_true(gpu_case_can_run(&c, k, plan.tile) && gpu_case_run(&c, &plan));
+                assert_true(gpu_case_run(&c, &plan));
                 if (gpu_case_error(&c) <= gpu_case_bound(&c))
                     fail_msg("%s: fault %d went unseen", sw_cuda_kernels[k].name, (int)i);
             }

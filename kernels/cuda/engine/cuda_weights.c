@@ -5,7 +5,6 @@
 #include "kernels/cuda/engine/cuda_engine_internal.h"
 #include "kernels/cuda/gemm/column_tiles.h"
 #include "kernels/cuda/gemm/marlin_tiles.h"
-#include "kernels/cuda/gemm/sign_tiles.h"
 
 #define PLACE_ALIGN 256 /* bytes */
 
@@ -337,7 +336,6 @@ static sw_code load_parts(sw_device_weight *out, sw_device_engine *e, sw_device_
     rc = bits ? load_tiles(&w, e, store, parts, n_parts, bits, err)
               : load_dense(&w, e, store, parts, n_parts, err);
     if (rc == SW_OK) rc = load_bias(&w, store, parts, n_parts, err);
-    if (rc == SW_OK) rc = sw_sign_tiles_order(&w.tiles, &w.act, &e->device, e->how.stream, err);
     if (rc == SW_OK) *out = w;
     return rc;
 }

@@ -4,6 +4,7 @@
 #include "kernels/cuda/gemm/column_tiles.cuh"
 #include "kernels/cuda/gemm/column_tiles.h"
 #include "kernels/cuda/gemm/gemm_rows.h"
+#include "kernels/cuda/gemm/sign_tiles.h"
 
 #define THREADS 256
 #define PIECE 32   /* lanes, whose 16 bytes each change places among themselves */
@@ -105,6 +106,8 @@ static sw_code order(sw_tiles *d_tiles, bool suits, uint32_t less, void *stream,
 extern "C" sw_code sw_column_tiles_order(sw_tiles *d_tiles, const sw_act *act,
                                          const sw_cuda_device *device, void *stream, sw_err *err)
 {
+    if (are_here(d_tiles, SW_CUDA_W_INT4, device))
+        return sw_sign_tiles_order(d_tiles, act, device, stream, err);
     if (are_here(d_tiles, SW_CUDA_W_INT8, device))
         return order(d_tiles, has_integers(d_tiles, act), 0x80808080u, stream, err);
     return order(d_tiles, are_here(d_tiles, SW_CUDA_W_E4M3, device) && has_blocks(d_tiles, act), 0,
@@ -115,6 +118,8 @@ extern "C" sw_code sw_column_tiles_order_expert(sw_tiles *d_tiles, const sw_act 
                                                 const sw_cuda_device *device, void *stream,
                                                 sw_err *err)
 {
+    if (are_here(d_tiles, SW_CUDA_W_INT4, device))
+        return sw_sign_tiles_order(d_tiles, act, device, stream, err);
     return order(d_tiles,
                  are_here(d_tiles, SW_CUDA_W_E4M3, device) &&
                      (has_blocks(d_tiles, act) || has_channels(d_tiles, act)),

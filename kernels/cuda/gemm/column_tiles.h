@@ -27,12 +27,12 @@ extern "C" {
  * whose products on this device with such inputs take it: E4M3 with scales of blocks, and int8 with
  * scales of channels and inputs in int8, on Hopper. It pays with many tokens and costs nothing with
  * few; kernels for such int8 take no other order, so that codes as they are stored go by those for
- * scales that change along k. Others stay as they are, and so do tiles without codes. SW_E_CUDA:
- * what the runtime said. */
+ * scales that change along k. Codes of int4 go to signs and magnitudes (sign_tiles.h). Others stay
+ * as they are, and so do tiles without codes. SW_E_CUDA: what the runtime said. */
 sw_code sw_column_tiles_order(sw_tiles *d_tiles, const sw_act *act, const sw_cuda_device *device,
                               void *stream, sw_err *err) SW_MUST_USE;
 /* The same of weights that grouped products of experts (kernels/cuda/experts/routed.h) are to read:
- * of E4M3, which they take with scales of channels so too, as single products do not. */
+ * of E4M3, which they take with scales of channels so too, as single products do not; int4 as there. */
 sw_code sw_column_tiles_order_expert(sw_tiles *d_tiles, const sw_act *act,
                                      const sw_cuda_device *device, void *stream,
                                      sw_err *err) SW_MUST_USE;

@@ -11,7 +11,6 @@
 
 #include "formats/num/act.h"
 #include "kernels/cuda/gemm/column_tiles.h"
-#include "kernels/cuda/gemm/sign_tiles.h"
 #include "tests/gpu/support/gpu_case.h"
 #include "tests/gpu/support/gpu_ref.h"
 #include "tests/support/toys/qtensor_gen.h"
@@ -230,32 +229,26 @@ static void put(const void *d, const void *host, size_t n_bytes)
         MUST(cudaMemcpy((void *)(uintptr_t)d, host, n_bytes, cudaMemcpyHostToDevice));
 }
 
-void gpu_case_sign(gpu_case *c)
-{
-    const sw_cuda_device hopper = {90, 132};
-    sw_err err = {0};
-
-    if (sw_sign_tiles_order(&c->problem.tiles, &c->problem.act, &hopper, NULL, &err))
-        fail_msg("%s", err.text);
-}
-
 bool gpu_case_can_run(gpu_case *c, int kernel, int tile)
 {
     if (sw_cuda_kernels[kernel].can_run(&c->problem, tile)) return true;
-    if (c->problem.tiles.is_sign_magnitude) gpu_case_upload(c);
-    else gpu_case_sign(c);
+    if (c->problem.tiles.is_sign_magnitude) {
+        c->problem.tiles.is_sign_magnitude = false;
+        gpu_case_upload(c);
+    } else if (c->shape.num == SW_NUM_INT4) {
+        gpu_case_order(c);
+    }
     return sw_cuda_kernels[kernel].can_run(&c->problem, tile);
 }
 
 void gpu_case_upload(gpu_case *c)
 {
-    c->problem.tiles.is_sign_magnitude = false;
     put(c->problem.d_x, c->x, c->x_bytes);
     put(c->problem.tiles.codes, c->codes, c->codes_bytes);
     put(c->problem.tiles.scales, c->scales, c->scales_bytes);
     put(c->problem.tiles.zeros, c->zeros, c->zeros_bytes);
-    if (!c->problem.tiles.in_columns) return;
-    c->problem.tiles.in_columns = false;
+    if (!c->problem.tiles.in_columns && !c->problem.tiles.is_sign_magnitude) return;
+    c->problem.tiles.in_columns = c->problem.tiles.is_sign_magnitude = false;
     gpu_case_order(c);
 }
 

@@ -40,12 +40,11 @@ void gpu_case_new(gpu_case *c, const gpu_shape *shape);
 void gpu_case_free(gpu_case *c);
 /* Copy packed weights and X to the device again, and recompute nothing. */
 void gpu_case_upload(gpu_case *c);
-/* Codes of weights to the order of columns, where products of this device take them so. */
+/* Codes of weights to the order of columns, or of int4 to signs and magnitudes, where products of
+ * this device take them so. Whether they are in columns. */
 bool gpu_case_order(gpu_case *c);
-/* Codes as products on a Hopper device have them: kernels/cuda/gemm/sign_tiles.h. */
-void gpu_case_sign(gpu_case *c);
-/* Whether a kernel can run the problem with codes as files have them or in that order, in which
- * they are then. */
+/* Whether a kernel can run the problem with codes of int4 as they are or the other way, as which
+ * they are then: signs and magnitudes (kernels/cuda/gemm/sign_tiles.h) or as files have them. */
 bool gpu_case_can_run(gpu_case *c, int kernel, int tile);
 /* The product from the logical codes and X as sw_act_quantize leaves it, in double. */
 void gpu_case_expect(gpu_case *c);

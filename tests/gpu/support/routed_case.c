@@ -11,7 +11,6 @@
 #include "formats/model/model.h"
 #include "formats/num/act.h"
 #include "kernels/cuda/gemm/column_tiles.h"
-#include "kernels/cuda/gemm/sign_tiles.h"
 #include "tests/gpu/support/gpu_ref.h"
 #include "tests/gpu/support/routed_case.h"
 #include "tests/support/toys/qtensor_gen.h"
@@ -254,7 +253,6 @@ static void order_codes(const routed_case *c, sw_tiles *all, const sw_qtensor *q
 
         tiles.codes = experts[e].codes;
         assert_int_equal(sw_column_tiles_order_expert(&tiles, &act, &device, NULL, &err), SW_OK);
-        assert_int_equal(sw_sign_tiles_order(&tiles, &act, &device, NULL, &err), SW_OK);
         all->in_columns = tiles.in_columns;
         all->is_sign_magnitude = tiles.is_sign_magnitude;
     }
