@@ -187,7 +187,7 @@ static void integers(void **state)
         {300, 200, 512, 0, 2, BF, FF, false, false},   /* two blocks that have tokens in common */
         {260, 72, 1024, 8, 4, HF, BF, false, false},   /* the second of a pair has no channels */
         {40, 264, 256, 0, 132, BF, HF, true, false},   /* fewer tokens than a block has */
-        {40, 264, 1024, 0, 9, BF, FF, false, false},   /* all blocks are shared */
+        {140, 264, 1024, 0, 9, BF, FF, false, false},  /* all blocks are shared */
         {600, 520, 1024, 0, 9, BF, FF, false, false},  /* some are */
         {600, 520, 1280, 0, 9, HF, FF, false, false},  /* halves of five stages */
         {300, 200, 640, 0, 2, BF, BF, true, false},    /* an odd number of stages */
