@@ -157,6 +157,7 @@ static void make_weights(bench *b)
                                  .scales = upload(b->scales, b->scales_bytes),
                                  .zeros = b->zeros_bytes ? upload(b->zeros, b->zeros_bytes)
                                                          : NULL};
+        MUST(cudaDeviceSynchronize()); /* what is uploaded is of another stream */
         MUST(sw_column_tiles_order(&b->tiles[i], &act, &b->device, b->stream, &err));
     }
     free(scales);
