@@ -8,9 +8,10 @@
 #define TWO_CTAS "w8a8_two_ctas"
 #define PERSISTENT "w8a8_persistent"
 
-/* Plans that were timed: of pairs up to so many tokens, fewer of those that have tokens as rows, and
- * a shorter k of those of 64 of them a CTA, which lose some hundredths where it is longer; of blocks
- * of 256 tokens from so many on, and in two launches from so many tokens and channels on. */
+/* Plans that were timed: of pairs up to so many tokens, fewer of those that have tokens as rows,
+ * and a shorter k of those of 64 of them a CTA, which lose some hundredths where it is longer; of
+ * blocks of 256 tokens from so many on, and in two launches from so many tokens and channels on.
+ */
 #define PAIRS_TOKENS_MIN 17
 #define PAIRS_TOKENS_MAX 1024
 #define ROWS_TOKENS_MAX 256
