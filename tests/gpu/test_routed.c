@@ -51,14 +51,14 @@ static int rows_of(const routed_shape *s, int i)
     return routed_shape_has_bytes(s) ? rows_bytes[i] : rows_4bit[i];
 }
 
-/* Of inputs of bytes only E4M3 in blocks has 192, and W4AFP8 has no 256. */
+/* Of inputs of bytes only E4M3 has 192, and W4AFP8 has no 256. */
 static int n_rows_of(const routed_shape *s)
 {
     const int n_bytes = (int)(sizeof rows_bytes / sizeof *rows_bytes);
 
     if (stays_in_rows(s)) return 2;
     if (!routed_shape_has_bytes(s)) return (int)(sizeof rows_4bit / sizeof *rows_4bit);
-    return n_bytes - (s->scheme == ROUTED_W4AFP8 ? 2 : s->scheme != ROUTED_FP8_BLOCK);
+    return n_bytes - (s->scheme == ROUTED_W4AFP8 ? 2 : s->scheme == ROUTED_W8A8);
 }
 
 static void must_be_near(routed_case *c, int rows)
@@ -538,7 +538,7 @@ static void unsupported(void **state)
 static void rows_of_the_plan(void **state)
 {
     static const struct {
-        int n_tokens, n_experts, top_k, of_4bit, of_bytes, of_blocks;
+        int n_tokens, n_experts, top_k, of_4bit, of_bytes, of_e4m3;
     } wanted[] = {
         {1, 256, 8, 8, 16, 16},       {64, 256, 8, 8, 16, 16},      {256, 256, 8, 16, 16, 16},
         {512, 256, 8, 32, 32, 32},    {1024, 256, 8, 48, 64, 64},   {1536, 256, 8, 64, 64, 64},
@@ -563,9 +563,9 @@ static void rows_of_the_plan(void **state)
             p.n_experts = wanted[i].n_experts, p.top_k = wanted[i].top_k;
             assert_int_equal(sw_routed_plan_for(&plan, &p, &device, 0, &err), SW_OK);
 #ifndef SW_CUDA_QUICK
-            assert_int_equal(plan.rows, scheme == ROUTED_FP8_BLOCK ? wanted[i].of_blocks
-                                        : scheme == ROUTED_INT4    ? wanted[i].of_4bit
-                                                                   : wanted[i].of_bytes);
+            assert_int_equal(plan.rows, scheme == ROUTED_INT4   ? wanted[i].of_4bit
+                                        : scheme == ROUTED_W8A8 ? wanted[i].of_bytes
+                                                                : wanted[i].of_e4m3);
 #endif
         }
         routed_case_free(&c);

@@ -7,14 +7,15 @@ template <class CUT> static rt_kernel rt_entry(void)
     return {CUT::T,
             {(const void *)swk_routed_tall_sm90<CUT, true>,
              (const void *)swk_routed_tall_sm90<CUT, false>},
-            CUT::shared_bytes, CUT::threads, CUT::box, 1, CUT::T * CUT::C, CUT::CTAS, 0,
-            CUT::X_SCALES_SORTED};
+            CUT::shared_bytes, CUT::threads, CUT::box, 1, CUT::T * CUT::C, CUT::CTAS,
+            CUT::even_rows, CUT::X_SCALES_SORTED};
 }
 
 static const struct {
     w8a8_mode mode;
     rt_kernel kernel;
 } kernels[] = {
+    {W8A8_PLAIN, rt_entry<rt_tall_cut<192, false>>()},
     {W8A8_PLAIN, rt_entry<rt_tall_cut<256, false>>()},
     {W8A8_X_BLOCKS, rt_entry<rt_tall_cut<192, true>>()},
     {W8A8_X_BLOCKS, rt_entry<rt_tall_cut<256, true>>()},
