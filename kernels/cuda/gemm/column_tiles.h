@@ -32,7 +32,8 @@ extern "C" {
 sw_code sw_column_tiles_order(sw_tiles *d_tiles, const sw_act *act, const sw_cuda_device *device,
                               void *stream, sw_err *err) SW_MUST_USE;
 /* The same of weights that grouped products of experts (kernels/cuda/experts/routed.h) are to read:
- * of E4M3, which they take with scales of channels so too, as single products do not; int4 as there. */
+ * of E4M3, which they take with scales of channels so too, as single products do not; of int4 as
+ * there. */
 sw_code sw_column_tiles_order_expert(sw_tiles *d_tiles, const sw_act *act,
                                      const sw_cuda_device *device, void *stream,
                                      sw_err *err) SW_MUST_USE;
