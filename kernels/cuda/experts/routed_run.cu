@@ -25,6 +25,12 @@ static bool is_symmetric_int8(const sw_tiles *t)
     return sw_cuda_weights_of(t) == SW_CUDA_W_INT8 && t->spec.is_symmetric;
 }
 
+/* Of int8 there are kernels for codes in columns alone. */
+static const rt_kernel *int8_in_columns(int rows, w8a8_mode mode, bool in_columns)
+{
+    return in_columns ? sw_routed_bytes_int8(rows, mode, false) : NULL;
+}
+
 static bool is_signed_int4(const sw_tiles *t)
 {
     return sw_cuda_weights_of(t) == SW_CUDA_W_INT4 && t->is_sign_magnitude;
@@ -44,7 +50,7 @@ static const struct {
     {is_e4m3, sw_routed_bytes_e4m3, sw_routed_tall, SW_NUM_E4M3, W8A8_PLAIN, true},
     {is_e4m3_in_blocks, sw_routed_bytes_e4m3, sw_routed_tall, SW_NUM_E4M3, W8A8_X_BLOCKS, true},
     {is_e4m3, sw_routed_bytes_e4m3, NULL, SW_NUM_E4M3, W8A8_X_GROUPS, false},
-    {is_symmetric_int8, sw_routed_bytes_int8, sw_routed_wide, SW_NUM_INT8, W8A8_PLAIN, false},
+    {is_symmetric_int8, int8_in_columns, sw_routed_wide, SW_NUM_INT8, W8A8_PLAIN, true},
     {is_signed_int4, sw_routed_bytes_int4_e4m3, NULL, SW_NUM_E4M3, W8A8_PLAIN, false},
     {is_signed_int4, sw_routed_bytes_int4_e4m3, NULL, SW_NUM_E4M3, W8A8_GROUPED, false},
 };
@@ -116,7 +122,7 @@ static int kind_of(const sw_routed *p)
     const sw_act *act = &p->act_of_x;
 
     if (p->up.is_marlin || p->down.is_marlin || p->up.spec.n_outliers || p->down.spec.n_outliers ||
-        (p->up.in_columns && !is_e4m3(&p->up)) ||
+        (p->up.in_columns && !is_e4m3(&p->up) && !is_symmetric_int8(&p->up)) ||
         p->up.spec.scale_dtype != p->down.spec.scale_dtype)
         return -1;
     if (act->scope == SW_ACT_NONE && e2m1_scale_k(&p->up)) /* whole tiles have their scales */

@@ -118,12 +118,9 @@ extern "C" sw_code sw_column_tiles_order_expert(sw_tiles *d_tiles, const sw_act 
                                                 const sw_cuda_device *device, void *stream,
                                                 sw_err *err)
 {
-    if (are_here(d_tiles, SW_CUDA_W_INT4, device))
-        return sw_sign_tiles_order(d_tiles, act, device, stream, err);
-    return order(d_tiles,
-                 are_here(d_tiles, SW_CUDA_W_E4M3, device) &&
-                     (has_blocks(d_tiles, act) || has_channels(d_tiles, act)),
-                 0, stream, err);
+    if (!are_here(d_tiles, SW_CUDA_W_E4M3, device))
+        return sw_column_tiles_order(d_tiles, act, device, stream, err);
+    return order(d_tiles, has_blocks(d_tiles, act) || has_channels(d_tiles, act), 0, stream, err);
 }
 
 extern "C" bool sw_column_tiles_are_experts(const sw_tiles *tiles)

@@ -31,9 +31,8 @@ extern "C" {
  * as they are, and so do tiles without codes. SW_E_CUDA: what the runtime said. */
 sw_code sw_column_tiles_order(sw_tiles *d_tiles, const sw_act *act, const sw_cuda_device *device,
                               void *stream, sw_err *err) SW_MUST_USE;
-/* The same of weights that grouped products of experts (kernels/cuda/experts/routed.h) are to read:
- * of E4M3, which they take with scales of channels so too, as single products do not; of int4 as
- * there. */
+/* The same of weights that grouped products of experts (kernels/cuda/experts/routed.h) are to read,
+ * which take E4M3 with scales of channels so too, as single products do not. */
 sw_code sw_column_tiles_order_expert(sw_tiles *d_tiles, const sw_act *act,
                                      const sw_cuda_device *device, void *stream,
                                      sw_err *err) SW_MUST_USE;
