@@ -28,14 +28,14 @@ before=$(stamp)
 expect 0 '' sweep --schemes W4A16,W8A16,W3A16 --max-kl 1e9
 [ "$before" = "$(stamp)" ] || fail 'the same command did something again'
 grep -q 'chosen *.*W3A16-swage: the smallest' "$T/stdout" || fail "not the smallest: $(cat "$T/stdout")"
-"${SWEEP[@]}" --schemes W4A16,W8A16,W3A16 --max-windows 1 >"$T/stdout" 2>"$T/stderr" || fail 'another text'
+"${SWEEP[@]}" --schemes W4A16,W8A16,W3A16 --max-windows 2 >"$T/stdout" 2>"$T/stderr" || fail 'another text'
 [ "$(grep -c 'measuring$' "$T/stderr")" -eq 3 ] || fail 'figures of another text were taken'
-"${SWEEP[@]}" --schemes W4A16,W8A16,W3A16,FP8_DYNAMIC --max-windows 1 >"$T/stdout" 2>"$T/stderr" ||
+"${SWEEP[@]}" --schemes W4A16,W8A16,W3A16,FP8_DYNAMIC --max-windows 2 >"$T/stdout" 2>"$T/stderr" ||
     fail 'one more'
 [ "$(grep -c 'measuring$' "$T/stderr")" -eq 1 ] || fail 'more than the new one was measured'
 
 # --- recommendations: exact limits, and none
-ALL=(--schemes W4A16,W8A16,W3A16,FP8_DYNAMIC --max-windows 1)
+ALL=(--schemes W4A16,W8A16,W3A16,FP8_DYNAMIC --max-windows 2)
 expect 0 '' sweep "${ALL[@]}" --max-size "$(cat "$DIR"/W8A16-swage/* | wc -c)"
 [ "$(field chosen)" = '"chosen":"W8A16-swage"' ] || fail "at its size: $(field chosen)"
 expect 0 '' sweep "${ALL[@]}" --max-size $(($(cat "$DIR"/W8A16-swage/* | wc -c) - 1)) --json
