@@ -106,15 +106,4 @@ __device__ __forceinline__ void sw_wgmma8_shared(int (&d)[64], uint64_t a, uint6
                  : "l"(a), "l"(b), "r"(accumulate));
 }
 
-/* As sw_bulk_load_both of ptx_cluster.cuh, by a warp, of which one lane asks: see ptx_warp.cuh. */
-__device__ __forceinline__ void sw_warp_piece_both(uint32_t dst, const void *src, uint32_t n_bytes,
-                                                   uint32_t bar, uint64_t policy)
-{
-    asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\n"
-                 "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 ".multicast::cluster.L2::cache_hint [%0], [%1], %2, [%3], %4, %5;\n}" ::"r"(dst),
-                 "l"(src), "r"(n_bytes), "r"(bar), "h"((uint16_t)3), "l"(policy)
-                 : "memory");
-}
-
 #endif

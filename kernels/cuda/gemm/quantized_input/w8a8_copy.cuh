@@ -1,4 +1,4 @@
-/* w8a8_copy.cuh - a stage of the kernels of 8-bit inputs, and copies of it by the lanes of a warp.
+/* w8a8_copy.cuh - a stage of the kernels of 8-bit inputs, and copies of X to it.
  *
  * Stages, clusters and blocks are drawn in w8a8_split_k_wgmma.cuh; what one thread brings for few
  * tokens, in w8a8_boxes.cuh.
@@ -61,41 +61,6 @@ struct w8a8_place {
     int stage0, n_stages;   /* its run of stages */
     uint32_t rank;          /* among those that share k */
 };
-
-/* Weights, scales and zero points of a stage; lane i brings those of tile i. */
-template <int KIND, int T, int NT, bool GROUPED>
-static __device__ __forceinline__ void w8a8_copy_weights(const w8a8_args &a, const w8a8_place &p,
-                                                         int it, uint32_t stage, uint32_t bar,
-                                                         uint64_t policy)
-{
-    using at = w8a8_stage<KIND, T, NT, GROUPED>;
-    int lane = (int)threadIdx.x % 32, n_tile = p.n_tile0 + lane;
-    int ks = p.stage0 + it, k_tile = ks * 2, k_tiles = min(2, a.k_tiles - k_tile);
-    int n_tiles = max(0, min(NT, a.n_tiles - p.n_tile0));
-    uint32_t w_bytes = (uint32_t)(k_tiles * (at::tile_bytes / 2)), s_bytes = 64u * a.scale_bytes;
-
-    if (lane == 0) {
-        uint32_t per_tile = w_bytes;
-
-        if (GROUPED) per_tile += s_bytes;
-        if (GROUPED && KIND == W8A8_INT4 && a.zeros) per_tile += 64;
-        sw_mbar_expect(bar, (uint32_t)n_tiles * per_tile + (uint32_t)a.x_rows * 128);
-    }
-    __syncwarp();
-    if (lane >= n_tiles) return;
-    sw_bulk_load(stage + at::w_at + lane * at::tile_bytes,
-                 a.codes + ((int64_t)n_tile * a.k_tiles + k_tile) * (at::tile_bytes / 2), w_bytes,
-                 bar, policy);
-    if constexpr (GROUPED) {
-        int group = a.group_stages ? ks / a.group_stages : 0;
-        int64_t record = ((int64_t)n_tile * a.n_groups + group) * 64;
-
-        sw_bulk_load(stage + at::s_at + lane * SW_W8A8_RECORD_BYTES,
-                     a.scales + record * a.scale_bytes, s_bytes, bar, policy);
-        if (KIND == W8A8_INT4 && a.zeros)
-            sw_bulk_load(stage + at::z_at + lane * 64, a.zeros + record, 64, bar, policy);
-    }
-}
 
 /* X of a stage and, where it has groups, their scales: the lanes' own copies, of which each lane
  * tells the barrier when they are done. */
