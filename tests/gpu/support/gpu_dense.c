@@ -11,9 +11,13 @@
 
 #define N_CALLS 48
 #define N_REPLAYS 9
+#define MAX_REPLAYS 32
+#define TIMED_MS 100.0 /* at least: the clocks of a device at its power limit swing */
 #define GRAPH_MS 10.0 /* after which a graph gets no more calls */
 #define IDLE_MS 5.0  /* after which the device no longer has the clocks of work */
-#define WARM_MS 30.0
+#define WARM_MS 400.0 /* at most, until a window takes as long as the one before */
+#define WINDOW_MS 30.0
+#define IS_STEADY 0.01
 #define N_PROPOSALS 6
 #define QUICK_REPLAYS 3
 #define N_DRAWN 4096
@@ -48,36 +52,41 @@ static double now_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-/* A device that waited while the host made a problem and its check is slower for some milliseconds;
- * the first time after that was too long. */
+/* A device that waited while the host made a problem and its check is slower for some milliseconds,
+ * and then, until its power limit tells, faster than in the long run. */
 static void warm_up(cudaStream_t stream, cudaGraphExec_t exec)
 {
     const double start = now_ms();
+    double before_ms = 0;
 
-    do {
-        MUST(cudaGraphLaunch(exec, stream));
-        MUST(cudaStreamSynchronize(stream));
-    } while (now_ms() - start < WARM_MS);
+    while (now_ms() - start < WARM_MS) {
+        const double began = now_ms();
+        double ms;
+        int n = 0;
+
+        do {
+            MUST(cudaGraphLaunch(exec, stream));
+            MUST(cudaStreamSynchronize(stream));
+            n++;
+        } while (now_ms() - began < WINDOW_MS);
+        ms = (now_ms() - began) / n;
+        if (fabs(ms - before_ms) < IS_STEADY * ms) return;
+        before_ms = ms;
+    }
 }
 
-static double graph_us(cudaStream_t stream, bench_call call, void *ctx, int n_copies, int n_calls,
-                       int n_replays)
+/* us of a call by the median of at least n_replays replays of n_calls, and as many as take
+ * `least_ms`, the first two left out. */
+static double median_us(cudaStream_t stream, cudaGraphExec_t exec, int n_calls, int n_replays,
+                        double least_ms)
 {
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
+    double us[MAX_REPLAYS], timed_ms = 0;
     cudaEvent_t start, stop;
-    static double ended_ms; /* of the last call */
-    double us[N_REPLAYS];
+    int n = 0;
 
-    if (n_replays > N_REPLAYS) n_replays = N_REPLAYS;
-    MUST(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < n_calls; i++) call(ctx, i % n_copies);
-    MUST(cudaStreamEndCapture(stream, &graph));
-    MUST(cudaGraphInstantiate(&exec, graph, 0));
     MUST(cudaEventCreate(&start));
     MUST(cudaEventCreate(&stop));
-    if (now_ms() - ended_ms > IDLE_MS) warm_up(stream, exec);
-    for (int i = -2; i < n_replays; i++) {
+    for (int i = -2; i < n_replays || (timed_ms < least_ms && i < MAX_REPLAYS); i++) {
         float ms;
 
         MUST(cudaEventRecord(start, stream));
@@ -85,15 +94,34 @@ static double graph_us(cudaStream_t stream, bench_call call, void *ctx, int n_co
         MUST(cudaEventRecord(stop, stream));
         MUST(cudaEventSynchronize(stop));
         MUST(cudaEventElapsedTime(&ms, start, stop));
-        if (i >= 0) us[i] = (double)ms * 1e3 / n_calls;
+        if (i < 0) continue;
+        timed_ms += (double)ms;
+        us[n++] = (double)ms * 1e3 / n_calls;
     }
-    ended_ms = now_ms();
-    qsort(us, (size_t)n_replays, sizeof *us, by_value);
+    qsort(us, (size_t)n, sizeof *us, by_value);
     MUST(cudaEventDestroy(start));
     MUST(cudaEventDestroy(stop));
+    return us[n / 2];
+}
+
+static double graph_us(cudaStream_t stream, bench_call call, void *ctx, int n_copies, int n_calls,
+                       int n_replays, double least_ms)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    static double ended_ms; /* of the last call */
+    double us;
+
+    MUST(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < n_calls; i++) call(ctx, i % n_copies);
+    MUST(cudaStreamEndCapture(stream, &graph));
+    MUST(cudaGraphInstantiate(&exec, graph, 0));
+    if (now_ms() - ended_ms > IDLE_MS) warm_up(stream, exec);
+    us = median_us(stream, exec, n_calls, n_replays, least_ms);
+    ended_ms = now_ms();
     MUST(cudaGraphExecDestroy(exec));
     MUST(cudaGraphDestroy(graph));
-    return us[n_replays / 2];
+    return us;
 }
 
 /* Of milliseconds a call, 48 would take seconds for each number of a table. */
@@ -121,12 +149,12 @@ static int calls_for(cudaStream_t stream, bench_call call, void *ctx, int n_copi
 double bench_graph_us(cudaStream_t stream, bench_call call, void *ctx, int n_copies)
 {
     return graph_us(stream, call, ctx, n_copies, calls_for(stream, call, ctx, n_copies),
-                    N_REPLAYS);
+                    N_REPLAYS, TIMED_MS);
 }
 
 double bench_calls_us(cudaStream_t stream, bench_call call, void *ctx, int n_calls)
 {
-    return graph_us(stream, call, ctx, n_calls, n_calls, N_REPLAYS);
+    return graph_us(stream, call, ctx, n_calls, n_calls, N_REPLAYS, TIMED_MS);
 }
 
 typedef struct dense {
@@ -248,7 +276,7 @@ static double best_of(dense *d, const cublasLtMatmulHeuristicResult_t *found, in
 
     for (int i = 0; i < n_found; i++) {
         d->algo = found[i].algo;
-        quick[i] = graph_us(d->stream, dense_call, d, d->n_copies, d->n_copies, QUICK_REPLAYS);
+        quick[i] = graph_us(d->stream, dense_call, d, d->n_copies, d->n_copies, QUICK_REPLAYS, 0);
         sorted[i] = quick[i];
     }
     qsort(sorted, (size_t)n_found, sizeof *sorted, by_value);
