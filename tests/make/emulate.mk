@@ -26,8 +26,8 @@ EMU_GEMM_GEN := $(addprefix $(BUILD)/gen/kernels/cuda/gemm/,$(addprefix weight_o
              $(foreach kind,int8 e4m3 int4_e4m3,$(addsuffix _$(kind).cu,$(addprefix quantized_input/,split_k/w8a8_split_k \
              two_ctas/w8a8_two_ctas persistent/w8a8_persistent))))
 EMU_REST  := $(addprefix kernels/cuda/,$(addprefix attention/attention_,decode.cu few.cu wgmma.cu widen.cu) $(addprefix experts/routed_,few.cu many.cu \
-             run.cu tall.cu wide.cu sort.cu))
-EMU_REST_GEN := $(foreach kind,int8 e4m3 int4_e4m3,$(BUILD)/gen/kernels/cuda/experts/routed_bytes_$(kind).cu)
+             run.cu sort.cu))
+EMU_REST_GEN := $(foreach kind,bytes_int8 bytes_e4m3 bytes_int4_e4m3 tall_int8 tall_e4m3,$(BUILD)/gen/kernels/cuda/experts/routed_$(kind).cu)
 EMU_HOPPER := $(addprefix test_,gemm gemm_blocks gemm_gates gemm_parts engine_ops engine_products newest_key routed)
 
 EMU_SRC   := $(EMU)/src

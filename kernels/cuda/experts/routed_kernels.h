@@ -29,10 +29,9 @@ const rt_kernel *sw_routed_many(int rows, int scale_k);
 const rt_kernel *sw_routed_bytes_int8(int rows, w8a8_mode mode, bool in_columns);
 const rt_kernel *sw_routed_bytes_e4m3(int rows, w8a8_mode mode, bool in_columns);
 const rt_kernel *sw_routed_bytes_int4_e4m3(int rows, w8a8_mode mode, bool in_columns);
-/* Of more than 128 rows: int8 with inputs in int8; E4M3 in columns with the same, of scales of
- * channels or of blocks. */
-const rt_kernel *sw_routed_wide(int rows, w8a8_mode mode);
-const rt_kernel *sw_routed_tall(int rows, w8a8_mode mode);
+/* Of more than 128 rows, codes in columns: int8; E4M3, of scales of channels or of blocks. */
+const rt_kernel *sw_routed_tall_int8(int rows, w8a8_mode mode);
+const rt_kernel *sw_routed_tall_e4m3(int rows, w8a8_mode mode);
 
 /* Sort the pairs, make the lists and gather the inputs. */
 sw_code sw_routed_sort(const rt_sort_args *a, sw_launch how, sw_err *err) SW_MUST_USE;

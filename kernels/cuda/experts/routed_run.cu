@@ -9,8 +9,8 @@
 #include "kernels/cuda/gemm/tensor_map.cuh"
 
 #define UNIT_TILES 4     /* of 64 channels: see routed_unit.cuh */
-#define MANY_ROWS 128    /* more have the kernels of routed_wide.cuh and routed_tall.cuh, */
-#define WIDE_TILES 2     /* whose units have so many */
+#define MANY_ROWS 128    /* more have the kernels of routed_tall.cuh, whose units have */
+#define TALL_TILES 2     /* so many */
 
 /* Kernels: of 4 bits for few rows of an expert and for many; from RT_BYTES on of inputs of bytes, a
  * row of `bytes` each. */
@@ -41,16 +41,17 @@ static bool is_signed_int4(const sw_tiles *t)
 static const struct {
     bool (*is_weight)(const sw_tiles *t);
     const rt_kernel *(*kernel)(int rows, w8a8_mode mode, bool in_columns);
-    const rt_kernel *(*wide)(int rows, w8a8_mode mode); /* of more than MANY_ROWS; NULL: none */
+    const rt_kernel *(*tall)(int rows, w8a8_mode mode); /* of more than MANY_ROWS; NULL: none */
     sw_num_id input;
     w8a8_mode mode;
     bool in_columns;
 } bytes[] = {
     {is_e4m3, sw_routed_bytes_e4m3, NULL, SW_NUM_E4M3, W8A8_PLAIN, false},
-    {is_e4m3, sw_routed_bytes_e4m3, sw_routed_tall, SW_NUM_E4M3, W8A8_PLAIN, true},
-    {is_e4m3_in_blocks, sw_routed_bytes_e4m3, sw_routed_tall, SW_NUM_E4M3, W8A8_X_BLOCKS, true},
+    {is_e4m3, sw_routed_bytes_e4m3, sw_routed_tall_e4m3, SW_NUM_E4M3, W8A8_PLAIN, true},
+    {is_e4m3_in_blocks, sw_routed_bytes_e4m3, sw_routed_tall_e4m3, SW_NUM_E4M3, W8A8_X_BLOCKS,
+     true},
     {is_e4m3, sw_routed_bytes_e4m3, NULL, SW_NUM_E4M3, W8A8_X_GROUPS, false},
-    {is_symmetric_int8, int8_in_columns, sw_routed_wide, SW_NUM_INT8, W8A8_PLAIN, true},
+    {is_symmetric_int8, int8_in_columns, sw_routed_tall_int8, SW_NUM_INT8, W8A8_PLAIN, true},
     {is_signed_int4, sw_routed_bytes_int4_e4m3, NULL, SW_NUM_E4M3, W8A8_PLAIN, false},
     {is_signed_int4, sw_routed_bytes_int4_e4m3, NULL, SW_NUM_E4M3, W8A8_GROUPED, false},
 };
@@ -63,7 +64,7 @@ static const rt_kernel *kernel_of(const sw_routed_plan *plan)
     if (plan->kind == RT_FEW) return sw_routed_few(plan->rows, plan->scale_k);
     if (plan->kind == RT_MANY) return sw_routed_many(plan->rows, plan->scale_k);
     if (plan->rows > MANY_ROWS)
-        return bytes[i].wide ? bytes[i].wide(plan->rows, bytes[i].mode) : NULL;
+        return bytes[i].tall ? bytes[i].tall(plan->rows, bytes[i].mode) : NULL;
     return bytes[i].kernel(plan->rows, bytes[i].mode, bytes[i].in_columns);
 }
 
@@ -301,7 +302,7 @@ static rt_args args_of(const sw_routed *p, const sw_routed_plan *plan, const rt_
 {
     const sw_tiles *t = is_down ? &p->down : &p->up;
     const int cluster = kernel_of(plan)->cluster;
-    const int tiles = plan->rows > MANY_ROWS ? WIDE_TILES * (cluster ? cluster : 1) : UNIT_TILES;
+    const int tiles = plan->rows > MANY_ROWS ? TALL_TILES * (cluster ? cluster : 1) : UNIT_TILES;
     rt_args a = {};
 
     a.nw.scale_bytes = t->spec.scale_dtype == SW_DTYPE_F32 ? 4 : 2;

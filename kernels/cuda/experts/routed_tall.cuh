@@ -1,5 +1,5 @@
-/* routed_tall.cuh - E4M3 weights of routed experts times inputs in E4M3, for hundreds of rows each,
- * with tokens as the rows of the products (sm_90a).
+/* routed_tall.cuh - E4M3 weights of routed experts times inputs in E4M3, or int8 times int8, for
+ * hundreds of rows each, with tokens as the rows of the products (sm_90a).
  *
  * As routed_bytes.cuh, with these differences:
  *
@@ -13,6 +13,7 @@
  *           rows, and a stage's product of those with the weight's, which all channels of a tile
  *           share, is a number for 32 sums. Those of a stage are sorted as rows are and come in one
  *           piece: 256 copies of 4 bytes held stages back
+ *   int8:   sums stay in the tensor cores from the first stage of a unit to the last
  */
 #ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_TALL_CUH
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_TALL_CUH
@@ -23,8 +24,8 @@
 #define RT_TALL_ROWS 128   /* of a warpgroup, at most */
 #define RT_TALL_PARK 2048  /* bytes: 16 rows x 64 channels on their way to memory, of a warp */
 
-template <int ROWS, bool BLOCKS_> struct rt_tall_cut {
-    static constexpr int KIND = W8A8_E4M3, T = ROWS, STAGES = 4, TILES = 2;
+template <int KIND_, int ROWS, bool BLOCKS_> struct rt_tall_cut {
+    static constexpr int KIND = KIND_, T = ROWS, STAGES = 4, TILES = 2;
     static constexpr bool BLOCKS = BLOCKS_, GROUPED = BLOCKS, X_GROUPED = BLOCKS, WHOLE = true;
     static constexpr bool X_SCALES_SORTED = BLOCKS;
     static constexpr int CTAS = 2, whole_rounds = 0, box = 64;
@@ -247,6 +248,37 @@ static __device__ __forceinline__ void rt_tall_multiply(float (&total)[M][64],
     rt_tall_stage<P, M, false>(total, part, ring, at, shift);
 }
 
+/* The same of int8, to sums that are zeros. A stage goes back when its products are over and those
+ * of the next one have been asked for. */
+template <class P, int M>
+static __device__ __forceinline__ void rt_tall_multiply(int (&sum)[M][64], typename P::ring &ring,
+                                                        const rt_args &a, int n, uint32_t)
+{
+    const rt_tall_place at = rt_tall_place_of<P>(a);
+    uint32_t before = 0;
+
+    n = rt_uniform(n);
+    ring.s = rt_uniform(ring.s);
+    ring.parity = (uint32_t)rt_uniform((int)ring.parity);
+#pragma unroll 1
+    for (int i = 0; i < n; i++) {
+        ring.wait();
+#pragma unroll
+        for (int m = 0; m < M; m++)
+            w8a8_issue_rows(sum[m], ring.stage() + at.x + (uint32_t)(m * 128 * 128),
+                            ring.stage() + P::w_at, true);
+        sw_wgmma_wait<M>();
+        __syncwarp();
+        if (i > 0) ring.release(before);
+        before = ring.bar();
+        ring.turn();
+    }
+    sw_wgmma_wait<0>();
+    sw_hold(sum);
+    __syncwarp();
+    ring.release(before);
+}
+
 /* n stages in which this warpgroup has no rows. */
 template <class ring_type>
 static __device__ __forceinline__ void rt_tall_pass(ring_type &ring, int n)
@@ -366,13 +398,18 @@ rt_tall_unit(const rt_args &a, const rt_run &run, typename P::ring &ring, const 
     using sums = rt_tall_sums<P, M>;
     /* One token is the row of all its pairs. */
     const int x_row = GLU && !a.lists.blocks ? 0 : note.row0;
+    typename w8a8_sum<P::KIND>::type sum[M][64];
     float total[M][64];
 
     rt_tall_ask<P, GLU>(a, note, own.rows);
-    w8a8_clear(total, own.zero_addr);
+    w8a8_clear(sum, own.zero_addr);
     if (rt_uniform(note.n_rows) <= rt_group() * 64) rt_tall_pass(ring, n);
-    else rt_tall_multiply<P, M>(total, ring, a, n, rt_scale_shift(a, k0, x_row));
+    else rt_tall_multiply<P, M>(sum, ring, a, n, rt_scale_shift(a, k0, x_row));
     rt_tall_wait();
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int i = 0; i < 64; i++) total[m][i] = (float)sum[m][i];
     if (!rt_bring_together<sums>(total, a, run, u, k0, n, P::T)) return;
     if constexpr (!P::BLOCKS) rt_tall_fetch_scales<P, GLU>(a, own.rows);
     const rt_note unit = own.rows->unit;

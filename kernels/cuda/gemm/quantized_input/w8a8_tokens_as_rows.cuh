@@ -1,6 +1,6 @@
-/* w8a8_tokens_as_rows.cuh - products of E4M3 whose rows are tokens and whose columns are channels,
- * both from shared memory, with scales of blocks: those of 128 inputs of a token times those of 128
- * channels x 128 inputs.
+/* w8a8_tokens_as_rows.cuh - products of bytes whose rows are tokens and whose columns are channels,
+ * both from shared memory; of E4M3 with scales of blocks: those of 128 inputs of a token times those
+ * of 128 channels x 128 inputs.
  *
  * Where channels are rows a lane has 16 tokens of 64, and each of its sums meets another scale. Of
  * 64 rows it has two: a block of 128 tokens x 128 channels costs it four scales a stage, one load.
@@ -11,7 +11,7 @@
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_TOKENS_AS_ROWS_CUH
 
 #include "kernels/cuda/gemm/quantized_input/w8a8_block_scales.cuh"
-#include "kernels/cuda/ptx/ptx_shared.cuh"
+#include "kernels/cuda/ptx/ptx_columns.cuh"
 
 #define SW_AS_ROWS_STEP_BYTES 4096 /* of weights: 128 channels x 32 inputs */
 
@@ -55,8 +55,11 @@ static __device__ __forceinline__ uint4 w8a8_row_scales(uint32_t scales)
     return sw_shared16(scales + threadIdx.x % 128 / 32 * 128 + threadIdx.x % 32 / 4 * 16);
 }
 
-/* sum = 64 tokens x 128 channels x 128 inputs; x: of 64 rows of 128 bytes. */
-static __device__ __forceinline__ void w8a8_issue_rows(float (&sum)[64], uint32_t x, uint32_t w)
+/* sum = 64 tokens x 128 channels x 128 inputs, on top of what is there where `accumulates`, of
+ * floats E4M3, of integers int8; x: of 64 rows of 128 bytes. */
+template <typename type>
+static __device__ __forceinline__ void w8a8_issue_rows(type (&sum)[64], uint32_t x, uint32_t w,
+                                                       bool accumulates = false)
 {
     uint64_t rows = sw_wgmma_desc(x), columns = sw_wgmma_desc_32(w);
 
@@ -64,7 +67,8 @@ static __device__ __forceinline__ void w8a8_issue_rows(float (&sum)[64], uint32_
 #pragma unroll
     for (int s = 0; s < 4; s++)
         sw_wgmma8_shared(sum, rows + 2 * (uint64_t)s,
-                         columns + (uint64_t)(s * (SW_AS_ROWS_STEP_BYTES >> 4)), s > 0);
+                         columns + (uint64_t)(s * (SW_AS_ROWS_STEP_BYTES >> 4)),
+                         accumulates || s > 0);
     sw_wgmma_commit();
 }
 

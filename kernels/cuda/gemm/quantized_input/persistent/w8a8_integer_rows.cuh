@@ -13,7 +13,6 @@
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_PERSISTENT_W8A8_INTEGER_ROWS_CUH
 
 #include "kernels/cuda/gemm/quantized_input/persistent/w8a8_token_rows.cuh"
-#include "kernels/cuda/ptx/ptx_columns.cuh"
 
 /* Byte offsets of a warpgroup's own part of shared memory: scales of its 128 tokens, and of both
  * tiles of channels in the order of slots. */
@@ -52,21 +51,6 @@ static __device__ __forceinline__ void a8i_take(const w8a8_args &a, uint32_t par
     asm volatile("cvt.f32.f16 %0, %1;" : "=f"(of_half) : "h"((uint16_t)half));
     if (a.scales_are_bf16) of_half = __uint_as_float(half << 16);
     sw_shared_put4(at, a.scale_bytes == 4 ? __uint_as_float(v) : of_half);
-}
-
-/* sum = 64 tokens x 128 channels x 128 inputs, on top of what is there where `accumulates`. */
-static __device__ __forceinline__ void a8i_issue(int (&sum)[64], uint32_t x, uint32_t w,
-                                                 bool accumulates)
-{
-    uint64_t rows = sw_wgmma_desc(x), columns = sw_wgmma_desc_32(w);
-
-    sw_wgmma_fence();
-#pragma unroll
-    for (int s = 0; s < 4; s++)
-        sw_wgmma8_shared(sum, rows + 2 * (uint64_t)s,
-                         columns + (uint64_t)(s * (SW_AS_ROWS_STEP_BYTES >> 4)),
-                         accumulates || s > 0);
-    sw_wgmma_commit();
 }
 
 /* 64 tokens x 64 channels of the lane's sums of 64 x 128, times their scales, as rows of 128 bytes
@@ -137,14 +121,14 @@ static __device__ __forceinline__ uint32_t a8i_multiply(int (&low)[64], int (&hi
 {
     uint32_t stage = ring.stage(), before = ring.bar();
 
-    a8i_issue(high, stage + own.x_at + 8192, stage + a8r_at::w_at, false);
+    w8a8_issue_rows(high, stage + own.x_at + 8192, stage + a8r_at::w_at, false);
     ring.turn();
 #pragma unroll 1
     for (; n_stages > 1; n_stages--) {
         stage = ring.stage();
         ring.wait();
-        a8i_issue(low, stage + own.x_at, stage + a8r_at::w_at, true);
-        a8i_issue(high, stage + own.x_at + 8192, stage + a8r_at::w_at, true);
+        w8a8_issue_rows(low, stage + own.x_at, stage + a8r_at::w_at, true);
+        w8a8_issue_rows(high, stage + own.x_at + 8192, stage + a8r_at::w_at, true);
         sw_wgmma_wait<2>();
         __syncwarp();
         ring.release(before);
@@ -184,7 +168,7 @@ static __device__ __forceinline__ void a8i_consume_all(const w8a8_args &a, ring_
 
     a8i_fetch(a, p, own.group, own.aside);
     ring.wait();
-    a8i_issue(low, ring.stage() + own.x_at, ring.stage() + a8r_at::w_at, false);
+    w8a8_issue_rows(low, ring.stage() + own.x_at, ring.stage() + a8r_at::w_at, false);
 #pragma unroll 1
     while (true) {
         bool is_shared = walk.is_shared(a.grid);
@@ -213,7 +197,7 @@ static __device__ __forceinline__ void a8i_consume_all(const w8a8_args &a, ring_
         walk.next();
         if (!walk.is_there(a.grid)) break;
         ring.wait();
-        a8i_issue(low, ring.stage() + own.x_at, ring.stage() + a8r_at::w_at, false);
+        w8a8_issue_rows(low, ring.stage() + own.x_at, ring.stage() + a8r_at::w_at, false);
         p = a8l_place<SW_A8R_NC>(a, walk);
         a8i_fetch(a, p, own.group, own.aside);
     }
