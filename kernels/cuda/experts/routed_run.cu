@@ -403,7 +403,7 @@ static sw_code sort(const sw_routed *p, const sw_routed_plan *plan, const rt_wor
     rt_sort_args a = {};
 
     a.to = w->lists;
-    a.chosen = p->chosen, a.share = p->share, a.top_k = p->top_k;
+    a.chosen = p->chosen, a.share = p->share, a.top_k = p->top_k, a.has_choices = is_bytes;
     a.ups = p->ups, a.downs = p->downs;
     a.n_pairs = (int)(p->n_tokens * p->top_k), a.n_experts = p->n_experts;
     a.rows = plan->rows, a.even = even_rows(plan);

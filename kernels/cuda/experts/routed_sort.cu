@@ -178,7 +178,8 @@ static __global__ void __launch_bounds__(SORT_THREADS) swk_routed_sort(rt_sort_a
     __shared__ rt_starts s_starts;
     int *row_of = s_ints + a.n_runs * a.n_experts;
 
-    sw_begin();
+    sw_let_next();
+    if (!a.has_choices) sw_await_ahead();
     count(a, s_ints);
     add_up_runs(a, s_ints, &s_starts);
     add_up_experts(a, &s_starts);
@@ -187,6 +188,7 @@ static __global__ void __launch_bounds__(SORT_THREADS) swk_routed_sort(rt_sort_a
     for (int run = (int)blockIdx.x; run < a.n_runs; run += (int)gridDim.x) {
         if (threadIdx.x < 32) place(a, s_ints + run * a.n_experts, &s_starts, run, row_of);
         __syncthreads();
+        sw_await_ahead(); /* inputs */
         gather(a, run, row_of);
         if (a.scales_sorted) gather_scales(a, run, row_of);
         __syncthreads();
