@@ -34,8 +34,8 @@ typedef struct rt_sort_args {
     rt_lists to;
     const int32_t *chosen; /* [n_pairs] */
     const float *share;    /* [n_pairs] */
-    bool has_choices;      /* they are there when this begins: the kernel ahead makes codes of X, and
-                              lets others start only after it has waited itself */
+    bool has_choices;      /* they are there when this begins: the kernel ahead makes codes of X,
+                              and lets others start only after it has waited itself */
     const sw_expert *ups, *downs;
     int n_pairs, n_experts;
     int rows;              /* of a block, at most */

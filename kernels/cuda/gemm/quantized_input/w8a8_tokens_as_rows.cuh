@@ -1,6 +1,6 @@
 /* w8a8_tokens_as_rows.cuh - products of bytes whose rows are tokens and whose columns are channels,
- * both from shared memory; of E4M3 with scales of blocks: those of 128 inputs of a token times those
- * of 128 channels x 128 inputs.
+ * both from shared memory; of E4M3 with scales of blocks: those of 128 inputs of a token times
+ * those of 128 channels x 128 inputs.
  *
  * Where channels are rows a lane has 16 tokens of 64, and each of its sums meets another scale. Of
  * 64 rows it has two: a block of 128 tokens x 128 channels costs it four scales a stage, one load.
