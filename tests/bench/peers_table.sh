@@ -11,6 +11,8 @@
 #   FORMAT,SHAPE,M,us     or     FORMAT,SHAPE,M,us,OTHER
 # for what it has, under another name where it times several kernels; times with the quantization of
 # X where the format has one. Lines that begin with '#' are passed on. Of several lines for one cell the smallest counts.
+# What they multiply must be drawn as ours: E4M3 below 2 of both signs, integers as sums of two draws, inputs as sums of
+# three. A device at its power limit is faster the less its sums change, and with one NaN a channel they do not.
 #
 # The table has a line for each cell: our time, the peers', and the ratio of ours to the best of
 # them, with a star where we are slower; the worst ratio comes last. cuBLASLt in FP8 gets codes of X,
