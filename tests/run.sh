@@ -11,8 +11,12 @@ set -u
 export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}" BUILD="${BUILD:-build/release}" LOG_LINES
 LOG_LINES=${LOG_LINES:-40}
 # Those that keep a processor for more than ten seconds, the longest first; the others follow as they are given.
-LONGEST='test_fault_commands quality.sh ranks.sh recipes.sh families.sh test_fault_verify gguf.sh formats.sh convert.sh cli.sh
-    speed.sh progress.sh target_size.sh report.sh test_archs mpi.sh interrupted.sh same_bytes.sh install.sh library.sh'
+LONGEST='quality.sh ranks.sh test_fault_commands gguf.sh formats.sh every_family.sh architectures.sh
+    experts.sh resume.sh target_size.sh ranks_sweep.sh test_rescale speed.sh hybrids.sh
+    same_bytes.sh tasks.sh cli.sh calibrate.sh report.sh ranks_jobs.sh test_stats_schemes test_archs
+    readme.sh unknown.sh progress.sh chat.sh test_transform test_fault_verify recipe.sh families.sh
+    test_smooth test_pipeline plan.sh convert.sh recipes.sh mpi.sh interrupted.sh install.sh
+    library.sh'
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 

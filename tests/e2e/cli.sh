@@ -37,7 +37,7 @@ for c in $commands; do
     while IFS= read -r line; do
         case $line in *MODEL* | *OUT*) continue ;; esac
         case $line in *--samples*) line="$line --samples 4 --seq-len 128" ;; *bench*) line="$line --shape 512x256 --rounds 1 --seconds 0" ;; esac
-        case $line in *--text*) line="$line --max-windows 1" ;; esac
+        case $line in *--text*) line="$line --window 128 --max-windows 1" ;; esac
         (cd "$T/run" && PATH=.:$PATH bash -c "$line" >"$T/stdout" 2>"$T/stderr")
         rc=$?
         case $line,$rc in

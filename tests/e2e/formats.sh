@@ -2,10 +2,10 @@
 # Every format, scheme and method: quantize, read back, judge; and every planted fault is caught.
 . "$(dirname "$0")/lib.bash"
 toy_tokens 4096 >"$T/calib.u16"
-toy_tokens 8192 | tail -c 1024 >"$T/eval.u16"
+toy_tokens 8192 | tail -c 512 >"$T/eval.u16"
 names() { "$SWAGE" list "$1" | tail -n +2 | cut -d' ' -f1; }
 judge() { "$SWAGE" verify "$1" --against "$TOY" --text "$T/eval.u16" --window 128 --quiet "${@:2}"; }
-quantize() { "$SWAGE" quantize "$TOY" --quiet --calib "$T/calib.u16" --seq-len 128 --samples 4 "$@"; }
+quantize() { "$SWAGE" quantize "$TOY" --quiet --calib "$T/calib.u16" --seq-len 128 --samples 2 "$@"; }
 
 for format in $(names formats); do
     for scheme in $(names schemes); do

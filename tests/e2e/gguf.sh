@@ -68,21 +68,21 @@ grep -q 'swage quantize .*--scheme W4A16_ASYM --group-size 32' "$T/stdout" || fa
 verify=$(sed -n 's/.*swage \(verify .*\) --text TEXT$/\1/p' "$T/stdout")
 [ -n "$verify" ] || fail 'no command measures the cost'
 # shellcheck disable=SC2086
-expect 0 '' "$SWAGE" $verify --text calib_data/eval.txt --max-windows 1 -q
+expect 0 '' "$SWAGE" $verify --text calib_data/eval.txt --window 128 --max-windows 1 -q
 grep -q 'KL' "$T/stdout" || fail 'the command measures nothing'
 grep -q 'Q4_K *42 ' <("$SWAGE" inspect "$T/Q4_K.gguf") || fail 'inspect does not count the blocks'
 grep -q 'eos_token_id' "$T/twice/generation_config.json" || fail 'no generation_config.json'
 
 # judged: alone with its own tokenizer, from a directory, and against the model it was made of; its
 # likelihood is that of the same weights as plain floats
-expect 0 '' "$SWAGE" verify "$T/Q4_K.gguf" --text calib_data/eval.txt --max-windows 1 -q
+expect 0 '' "$SWAGE" verify "$T/Q4_K.gguf" --text calib_data/eval.txt --window 128 --max-windows 1 -q
 grep -q 'Q4_K (most)' "$T/stdout" && grep -q 'perplexity' "$T/stdout" || fail 'verify of a file alone'
 mkdir "$T/dir" && ln "$T/Q8_0.gguf" "$T/dir/model.gguf"
 expect 0 '' "$SWAGE" verify "$T/dir" --against "$TINY" --text calib_data/eval.txt \
-    --max-windows 1 --max-kl 0.01 -q
+    --window 128 --max-windows 1 --max-kl 0.01 -q
 for type in Q8_0 Q4_K; do
     expect 0 '' "$SWAGE" verify "$T/$type.gguf" --against "$T/$type" --text calib_data/eval.txt \
-        --max-windows 1 --max-kl 1e-9 --json -q
+        --window 128 --max-windows 1 --max-kl 1e-9 --json -q
 done
 cp "$T/Q8_0.gguf" "$T/bad.gguf"
 printf '\377\177' | dd of="$T/bad.gguf" bs=1 seek=$(($(stat -c %s "$T/bad.gguf") - 34)) \

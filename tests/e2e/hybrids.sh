@@ -44,12 +44,12 @@ try mamba2 W8A8 0.05 --method smoothquant+gptq
 
 # What a linear changes to make good what was lost before it is no error of its own: behind attention
 # of random weights it is more than rounding would lose, and still no linear is worse than rounding.
-toy_tokens 16384 >"$T/long.u16"
+toy_tokens 8192 >"$T/long.u16"
 for name in qwen3_5_text lfm2; do
     rm -rf "$T/out"
     [ -d "$T/$name" ] || "$EXPAND" "$RECIPES/$name" "$T/$name" || fail "no $name"
     expect 0 '' "$SWAGE" quantize "$T/$name" -o "$T/out" --group-size 32 --device cpu --quiet \
-        --calib "$T/long.u16" --samples 64 --seq-len 256
+        --calib "$T/long.u16" --samples 32 --seq-len 256
     tr -d ' \t\n' <"$T/out/manifest.json" |
         grep -oE '"output_error":[^,]*,"output_error_rtn":[^,]*' | tr ',' ':' |
         awk -F: '{ n++; if (!($2 < $4)) bad++ } END { exit !(n > 10) || bad }' ||

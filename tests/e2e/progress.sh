@@ -51,7 +51,7 @@ tail -n 1 "$T/events" | grep -q '"event":"end","exit":0,' || fail "end: $(tail -
 prompt=$(tr -cd 'a-z ' <calib_data/calib.txt | head -c 1500)
 for command in "calibrate $TINY --calib $T/calib.u16 --samples 2 --seq-len 128 -o $T/stats" \
     "convert $T/out --to bf16 -o $T/dense" "convert $TINY --to gguf --type Q8_0 -o $T/x.gguf" \
-    "verify $T/out --against $TINY --text calib_data/eval.u16 --max-windows 3" \
+    "verify $T/out --against $TINY --text calib_data/eval.u16 --window 128 --max-windows 3" \
     "report $T/out -o $T/page.html" "inspect $TINY --values"; do
     # shellcheck disable=SC2086
     "$SWAGE" $command --progress json >"$T/stdout" 2>"$T/events" || fail "$command: $(tail -n 1 "$T/events")"
@@ -129,7 +129,7 @@ diff <(grep weight "$T/narrow") <(grep weight "$T/stdout") >/dev/null || fail 'C
 
 # so do those of verify and bench
 for command in "verify $T/out --against $TINY --speed --batch 1 --prompt 8 --steps 1 --rounds 6" \
-    "verify $TINY --text calib_data/eval.u16 --max-windows 2" "bench --shape 64x64 --m 1 --seconds 0"; do
+    "verify $TINY --text calib_data/eval.u16 --window 128 --max-windows 2" "bench --shape 64x64 --m 1 --seconds 0"; do
     # shellcheck disable=SC2086
     expect 0 '' env COLUMNS=80 "$SWAGE" $command -q
     awk 'length > 80 { bad = 1; print } END { exit bad }' "$T/stdout" || fail "${command%% *}: wider than the terminal"

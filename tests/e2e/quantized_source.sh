@@ -48,7 +48,7 @@ expect 2 'experts.down_proj" is quantized already*decode the model first: swage 
 absent "$T/no"
 
 # --- codes of codes: most weights lie on the new grid too, which is no sign of plain rounding
-few=(--calib calib_data/calib.u16 --samples 4 --seq-len 128 --format compressed-tensors)
+few=(--calib calib_data/calib.u16 --samples 4 --seq-len 128 --format compressed-tensors --ignore 'layers\.[2-5]')
 expect 0 '' "$SWAGE" quantize --quiet "$TINY" -o "$T/awq" --method awq "${few[@]}"
 expect 0 '' "$SWAGE" quantize --quiet "$T/awq" -o "$T/again" --method gptq "${few[@]}"
 expect 0 '' "$SWAGE" verify --quiet "$T/again" --against "$T/awq"

@@ -7,9 +7,9 @@
 . tests/e2e/ranks.bash
 MOE=$PWD/tests/golden/arch/qwen3_moe
 
-# 3 chunks of 4096 tokens in as many pieces, and what is less than one chunk
-toy_tokens $((3 * 4096 * 2)) >"$T/toy.u16"
-TEXT=(--calib "$T/toy.u16" --samples 24 --seq-len 512 --quiet)
+# 3 chunks of at most 4096 tokens in as many pieces, as in ranks.sh; and what is less than one chunk
+toy_tokens $((3 * 4096)) >"$T/toy.u16"
+TEXT=(--calib "$T/toy.u16" --samples 130 --seq-len 64 --quiet)
 SHORT=(--calib "$T/toy.u16" --samples 4 --seq-len 128 --quiet)
 
 # One of three is killed when rank 0 has made a CALL on NAME (see hold): one line, exit 5, nothing unfinished

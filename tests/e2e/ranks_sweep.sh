@@ -7,7 +7,7 @@
 MOE=$PWD/tests/golden/arch/qwen3_moe
 
 toy_tokens $((5 * 2048)) >"$T/toy.u16"
-SWEEP=("$SWAGE" sweep "$MOE" --calib "$T/toy.u16" --samples 4 --seq-len 128 --text "$T/toy.u16" --window 512
+SWEEP=("$SWAGE" sweep "$MOE" --calib "$T/toy.u16" --samples 4 --seq-len 128 --text "$T/toy.u16" --window 128
        --group-size 32 --schemes W8A16,W4A16 --allow-fallback -o "$T/dir" --threads 1 --quiet)
 without_times() { # NAME
     find "$T/dir" -name '*.verify.json' -type f -exec sed -i '/"seconds"/d' {} +
@@ -15,7 +15,7 @@ without_times() { # NAME
     mv "$T/dir" "$T/$1"
 }
 
-# --- 20 windows in 5 batches for 1, 2 and 3 ranks; and one batch for two, of which the first has none
+# --- 80 windows in 5 batches for 1, 2 and 3 ranks; and one batch for two, of which the first has none
 for n in 1 2 3; do
     expect 0 '' "${SWEEP[@]}" --ranks $n
     cp "$T/stdout" "$T/table.$n"

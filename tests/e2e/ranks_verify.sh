@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.bash"
 . tests/e2e/ranks.bash
 toy_tokens $((5 * 2048)) >"$T/toy.u16"
-TEXT=(--text "$T/toy.u16" --window 512)
+TEXT=(--text "$T/toy.u16" --window 128)
 expect 0 '' "$SWAGE" quantize "$TOY" -o "$T/q" --method rtn --quiet
 
 # one_report CODE MESSAGE RANKS CHECKPOINT OPTION...: of one rank and of so many
@@ -21,7 +21,7 @@ one_report() {
     done
     rm -f "$T/report.1"
 }
-one_report 0 '' '2 3 5' "$T/q" --against "$TOY" "${TEXT[@]}" # 20 windows in batches of 4
+one_report 0 '' '2 3 5' "$T/q" --against "$TOY" "${TEXT[@]}" # 80 windows in batches of 16
 one_report 0 '' 3 "$T/q" --text "$T/toy.u16" --window 512 --max-windows 2 # a batch for three
 one_report 1 '--max-kl failed' 2 "$T/q" --against "$TOY" "${TEXT[@]}" --max-kl 1e-9
 head -n 3 "$PWD/calib_data/tasks.jsonl" >"$T/few.jsonl"

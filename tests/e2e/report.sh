@@ -55,7 +55,7 @@ expect 2 'exists; give --force' "$SWAGE" quantize "$TINY" -o "$T/other" --method
 absent "$T/other"
 expect 0 '' "$SWAGE" quantize "$TINY" -o "$T/w8" --scheme W8A16 --method rtn --quiet
 for c in w4 w8; do
-    expect 0 '' "$SWAGE" verify "$T/$c" --against "$TINY" --text "$eval" --max-windows 2 --max-kl 9 \
+    expect 0 '' "$SWAGE" verify "$T/$c" --against "$TINY" --text "$eval" --window 256 --max-windows 2 --max-kl 9 \
         --report "$T/$c.json" --html "$T/$c.html" --quiet
 done
 page "$T/w4.html" verdict quality layers worst bytes speed engines origin

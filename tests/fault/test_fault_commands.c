@@ -132,7 +132,7 @@ static void quantize_survives_faults(void **state)
 {
     static const char *const gptq[] = {
         MODEL, "-o", "@out", "--calib", TOKENS, "--samples", "2", "--seq-len", "48", "--ignore",
-        "layers.1", "--json", NULL
+        "layers.1|mlp", "--json", NULL
     };
     static const char *const rtn[] = {
         MODEL, "-o", "@out", "--method", "rtn", "--format", "gptq", "--shard-size", "100K", NULL
@@ -228,7 +228,7 @@ static void one_output_fails_alone(void **state)
 {
     static const char *const words[] = {
         MODEL, "-o", "@out", "--calib", TOKENS, "--samples", "2", "--seq-len", "48", "--ignore",
-        "layers.1", "--group-size", "32", "--format", "swage,gptq", "--json", NULL
+        "layers.1|mlp", "--group-size", "32", "--format", "swage,gptq", "--json", NULL
     };
     command_case c;
     fault_plan plan = {.name = "one output", .kinds = FAULT_WRITE | FAULT_SYNC,
