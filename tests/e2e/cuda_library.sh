@@ -19,8 +19,11 @@ expect 0 '' env SWAGE_CUDA_LIBRARY="$T/nowhere.so" "$T/swage" inspect "$TINY"
 cat >"$T/nvcc" <<'END'
 #!/bin/sh
 case $1 in --help) echo '--Ofast-compile'; exit ;; esac
-for last; do :; done
-echo "$*" >"$last"
+told=$* # where the object goes, be it the last word or, by way of a compiler cache, not
+while [ $# -gt 1 ]; do
+    [ "$1" = -o ] && echo "$told" >"$2"
+    shift
+done
 END
 chmod +x "$T/nvcc"
 object=$T/built/kernels/cuda/gemm/gemm.cu.o
