@@ -2,7 +2,7 @@
 # The quality of every scheme on the bundled model is what it was: see tests/bench/ledger.sh.
 . "$(dirname "$0")/lib.bash"
 
-head -c 1024 calib_data/eval.u16 >"$T/eval.u16"
+head -c 2048 calib_data/eval.u16 >"$T/eval.u16"
 SWAGE=$SWAGE bash tests/bench/ledger.sh check tests/golden/ledger-tiny.csv calib_data/tiny-llama \
     calib_data/calib.u16 8 256 eval="$T/eval.u16" >"$T/stdout" 2>&1 || {
     sed 's/^/    /' "$T/stdout"

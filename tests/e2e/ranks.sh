@@ -22,7 +22,7 @@ by_ranks 2 tensor "$TOY" "${LESS[@]}" --scheme FP8 --format compressed-tensors -
 by_ranks 3 global "$TOY" "${LESS[@]}" --scheme NVFP4 --format compressed-tensors
 by_ranks 3 kept "$TOY" "${LESS[@]}" --outliers 0.02 # a linear is one piece
 by_ranks 3 round "$TOY" --scheme W8A16 --method rtn
-by_ranks 3 experts-routed "$ARCH/qwen3_moe" "${TEXT[@]}" --group-size 32 --allow-fallback --experts routed
+by_ranks "2 3" experts-routed "$ARCH/qwen3_moe" "${TEXT[@]}" --group-size 32 --allow-fallback --experts routed
 for experts in shrink all; do
     by_ranks 2 experts-$experts "$ARCH/qwen3_moe" "${LESS[@]}" --experts $experts \
         --group-size 32 --allow-fallback
