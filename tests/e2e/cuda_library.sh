@@ -15,11 +15,11 @@ expect 7 'built from other sources than this program*--device cpu' other "$T/oth
 expect 0 '' env SWAGE_CUDA_LIBRARY="$T/nowhere.so" "$T/swage" inspect "$TINY"
 
 # Objects that were compiled without optimization do not pass for others, nor the other way round; a compiler that
-# writes what it was told stands for nvcc.
+# writes what it was told to where the object goes stands for nvcc: by way of a compiler cache that is not the last word.
 cat >"$T/nvcc" <<'END'
 #!/bin/sh
 case $1 in --help) echo '--Ofast-compile'; exit ;; esac
-told=$* # where the object goes, be it the last word or, by way of a compiler cache, not
+told=$*
 while [ $# -gt 1 ]; do
     [ "$1" = -o ] && echo "$told" >"$2"
     shift

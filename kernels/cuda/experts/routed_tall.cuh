@@ -225,6 +225,15 @@ static __device__ __forceinline__ void rt_tall_stage(float (&total)[M][64], floa
     ring.release(bar);
 }
 
+/* What descriptors and the loop follow from, in uniform registers. */
+template <class ring_type>
+static __device__ __forceinline__ void rt_tall_settle(ring_type &ring, int &n)
+{
+    n = rt_uniform(n);
+    ring.s = rt_uniform(ring.s);
+    ring.parity = (uint32_t)rt_uniform((int)ring.parity);
+}
+
 /* n stages of a unit; shift: rt_scale_shift of the first. */
 template <class P, int M>
 static __device__ __forceinline__ void rt_tall_multiply(float (&total)[M][64],
@@ -234,10 +243,7 @@ static __device__ __forceinline__ void rt_tall_multiply(float (&total)[M][64],
     const rt_tall_place at = rt_tall_place_of<P>(a);
     float part[64];
 
-    /* What descriptors follow from, in uniform registers. */
-    n = rt_uniform(n);
-    ring.s = rt_uniform(ring.s);
-    ring.parity = (uint32_t)rt_uniform((int)ring.parity);
+    rt_tall_settle(ring, n);
     ring.wait();
     w8a8_issue_rows(part, ring.stage() + at.x, ring.stage() + P::w_at);
 #pragma unroll 1
@@ -257,9 +263,7 @@ static __device__ __forceinline__ void rt_tall_multiply(int (&sum)[M][64], typen
     const rt_tall_place at = rt_tall_place_of<P>(a);
     uint32_t before = 0;
 
-    n = rt_uniform(n);
-    ring.s = rt_uniform(ring.s);
-    ring.parity = (uint32_t)rt_uniform((int)ring.parity);
+    rt_tall_settle(ring, n);
 #pragma unroll 1
     for (int i = 0; i < n; i++) {
         ring.wait();
