@@ -210,25 +210,46 @@ static __device__ __forceinline__ float rt_x_scale_of(const rt_args &a, const rt
     return a.x_scales[a.lists.blocks ? a.lists.pair_of_row[row] / a.top_k : 0];
 }
 
+/* The scales of a lane's two channels of both tiles, as they are stored; asked for early, as the
+ * memory takes a fifth of the time that the stages of a unit of downs do. */
+template <class P, bool GLU> struct rt_channel_scales {
+    uint32_t bits[2][2];
+
+    __device__ __forceinline__ rt_channel_scales(const rt_args &a, const rt_note &unit)
+    {
+        const int slot = (int)threadIdx.x % 128 / 32 * 8 + (int)threadIdx.x % 32 / 4;
+
+#pragma unroll
+        for (int i = 0; i < (P::GROUPED ? 0 : 4); i++) {
+            const int tile = rt_tile<GLU>(a, unit.j, rt_group() * 2 + i / 2);
+            const int64_t at = (int64_t)tile * 64 + 2 * slot + i % 2;
+
+            bits[i / 2][i % 2] = a.nw.scale_bytes == 4 ? ((const uint32_t *)unit.scales)[at]
+                                                       : ((const uint16_t *)unit.scales)[at];
+        }
+    }
+    __device__ __forceinline__ float of(const rt_args &a, int m, int i) const
+    {
+        const uint32_t v = bits[m][i];
+
+        if (P::GROUPED) return 1;
+        if (a.nw.scale_bytes == 4) return __uint_as_float(v) * w8a8_code_scale(P::KIND);
+        if (a.nw.scales_are_bf16) return __uint_as_float(v << 16) * w8a8_code_scale(P::KIND);
+        return __half2float(__ushort_as_half((unsigned short)v)) * w8a8_code_scale(P::KIND);
+    }
+};
+
 /* Times the scales of channels, unless every stage had its own, and of rows, which go through
  * s_scales, a warpgroup's own. */
 template <class P, bool GLU, int N>
-static __device__ __forceinline__ void rt_scale_sums(float (&total)[2][N], const rt_args &a,
-                                                     const rt_note &unit, float x_scale,
-                                                     float *s_scales)
+static __device__ __forceinline__ void
+rt_scale_sums(float (&total)[2][N], const rt_args &a, const rt_channel_scales<P, GLU> &channels,
+              float x_scale, float *s_scales)
 {
-    const int lane = (int)threadIdx.x % 32, slot = (int)threadIdx.x % 128 / 32 * 8 + lane / 4;
+    const int lane = (int)threadIdx.x % 32;
     float w[2][2];
 
-#pragma unroll
-    for (int m = 0; m < 2; m++) {
-        const int64_t tile = rt_tile<GLU>(a, unit.j, rt_group() * 2 + m);
-
-        for (int i = 0; i < 2; i++)
-            w[m][i] = P::GROUPED ? 1.0f
-                                 : rt_float(unit.scales, a, tile * 64 + 2 * slot + i) *
-                                       w8a8_code_scale(P::KIND);
-    }
+    for (int i = 0; i < 4; i++) w[i / 2][i % 2] = channels.of(a, i / 2, i % 2);
     if ((int)threadIdx.x % 128 < 2 * N) s_scales[threadIdx.x % 128] = x_scale;
     sw_named_sync(2 + rt_group(), 128);
 #pragma unroll
@@ -295,10 +316,86 @@ template <> struct rt_column_scale<true> {
     static __device__ __forceinline__ void wait(void) { __threadfence_block(); }
 };
 
+/* Rows of which sums of two products are in the registers of a thread; 0: there are none for them. */
+template <int T> __host__ __device__ constexpr int rt_rows_at_once(void)
+{
+    return T == 64 ? 64 : T == 96 ? 48 : 0;
+}
+
+/* Adds a tile's products with rows [first, first + 2 * N) of a stage, once they have come. */
+template <class P, int T, int N>
+static __device__ __forceinline__ void
+rt_column_add(float (&total)[T / 2], float (&sum)[N], const rt_column_scale<P::BLOCKS> &scale,
+              uint32_t stage, int first)
+{
+    using at = w8a8_stage<P::KIND, T, RT_TILES, P::GROUPED>;
+
+    scale.add(total + first / 2, sum, stage + at::xs_at + (uint32_t)first * 4);
+}
+
+/* All products of the stage that `ring` stands at, whose first tile's codes are in frag[0], and of
+ * the next one those codes, unless this is the last. A tile is multiplied by AT_ONCE rows after the
+ * other; while sums of one piece are added up, the tensor cores have the next. */
+template <class P, int T, int AT_ONCE>
+static __device__ __forceinline__ void rt_column_stage(float (&total)[2][T / 2],
+                                                       uint32_t (&frag)[2][16],
+                                                       w8a8_ring<P::STAGES> &ring,
+                                                       const rt_args &a, bool is_last)
+{
+    constexpr int PER_TILE = T / AT_ONCE, PIECES = 2 * PER_TILE;
+    using at = w8a8_stage<P::KIND, T, RT_TILES, P::GROUPED>;
+    const uint32_t stage = ring.stage(), bar = ring.bar();
+    const uint32_t codes = (uint32_t)(at::w_at + rt_group() * P::MT * at::tile_bytes);
+    const uint32_t records = stage + at::s_at + (uint32_t)(rt_group() * P::MT * P::record_room);
+    rt_column_scale<P::BLOCKS> scale[2];
+    float sum[2][AT_ONCE / 2];
+
+    ring.turn();
+    w8a8_issue(sum[0], frag[0], stage, 0);
+    w8a8_load_columns(frag[1], stage + codes + at::tile_bytes);
+    for (int m = 0; m < 2; m++) scale[m].load(records + (uint32_t)(m * P::record_room), a);
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+        const int next = i + 1, row = i % PER_TILE * AT_ONCE;
+
+        if (next < PIECES)
+            w8a8_issue(sum[next % 2], frag[next / PER_TILE],
+                       stage + (uint32_t)(next % PER_TILE * AT_ONCE * 128), 0);
+        if (next == PIECES - 1 && PER_TILE > 1 && !is_last) ring.wait();
+        if (next < PIECES) sw_wgmma_wait<1>();
+        else sw_wgmma_wait<0>();
+        if (next == PIECES - 1 && !is_last) {
+            if (PER_TILE == 1) ring.wait();
+            w8a8_load_columns(frag[0], ring.stage() + codes);
+        }
+        rt_column_add<P, T>(total[i / PER_TILE], sum[i % 2], scale[i / PER_TILE], stage, row);
+    }
+    rt_column_scale<P::BLOCKS>::wait();
+    __syncwarp();
+    ring.release(bar);
+}
+
+/* n stages of codes in columns. */
+template <class P, int T, int AT_ONCE>
+static __device__ __forceinline__ void rt_column_stages(float (&total)[2][T / 2],
+                                                        w8a8_ring<P::STAGES> &ring,
+                                                        const rt_args &a, int n)
+{
+    using at = w8a8_stage<P::KIND, T, RT_TILES, P::GROUPED>;
+    uint32_t frag[2][16];
+
+    if (n == 0) return;
+    ring.wait();
+    w8a8_load_columns(frag[0], ring.stage() + at::w_at +
+                                   (uint32_t)(rt_group() * P::MT * at::tile_bytes));
+#pragma unroll 1
+    for (; n > 0; n--) rt_column_stage<P, T, AT_ONCE>(total, frag, ring, a, n == 1);
+}
+
 /* n stages of codes in columns. Of few rows both tiles are on their way at once, so that a stage
  * goes back earlier. */
 template <class P, int T>
-static __device__ __forceinline__ void rt_column_multiply(float (&total)[2][T / 2],
+static __device__ __forceinline__ void rt_column_tiles(float (&total)[2][T / 2],
                                                           w8a8_ring<P::STAGES> &ring,
                                                           const rt_args &a, int n)
 {
@@ -341,6 +438,22 @@ static __device__ __forceinline__ void rt_column_multiply(float (&total)[2][T / 
     }
 }
 
+/* int8, whose sums stay in the tensor cores, to sums that are zeros. */
+template <class P, int T>
+static __device__ __forceinline__ void rt_byte_multiply(int (&sum)[2][T / 2],
+                                                        w8a8_ring<P::STAGES> &ring,
+                                                        const rt_args &, int n_stages)
+{
+    w8a8_ring<P::STAGES> at = ring;
+    w8a8_args args = {};
+    w8a8_place place = {};
+
+    at.stages += (uint32_t)(P::T - T) * 128;
+    place.n_stages = n_stages;
+    w8a8_multiply<P::KIND, T, P::MT, P::NWG>(sum, at, args, place);
+    ring.s = at.s, ring.parity = at.parity;
+}
+
 template <class P, int T>
 static __device__ __forceinline__ void rt_byte_multiply(float (&total)[2][T / 2],
                                                         w8a8_ring<P::STAGES> &ring,
@@ -352,7 +465,10 @@ static __device__ __forceinline__ void rt_byte_multiply(float (&total)[2][T / 2]
 
     at.stages += (uint32_t)(P::T - T) * 128;
     if constexpr (P::COLUMNS) {
-        rt_column_multiply<P, T>(total, at, a, n_stages);
+        constexpr int AT_ONCE = rt_rows_at_once<T>();
+
+        if constexpr (AT_ONCE) rt_column_stages<P, T, AT_ONCE>(total, at, a, n_stages);
+        else rt_column_tiles<P, T>(total, at, a, n_stages);
         ring.s = at.s, ring.parity = at.parity;
         return;
     }
@@ -381,12 +497,16 @@ rt_byte_unit(const rt_args &a, const rt_run &run, w8a8_ring<P::STAGES> &ring, co
 {
     const rt_row row = rt_row_of<GLU>(a, unit);
     const float x_scale = rt_x_scale_of<P, GLU>(a, unit);
+    const rt_channel_scales<P, GLU> channels(a, unit);
+    typename w8a8_sum<P::KIND>::type sum[2][T / 2];
     float total[2][T / 2];
 
-    w8a8_clear(total, own.zero_addr);
-    rt_byte_multiply<P, T>(total, ring, a, n);
+    w8a8_clear(sum, own.zero_addr);
+    rt_byte_multiply<P, T>(sum, ring, a, n);
+#pragma unroll
+    for (int i = 0; i < T; i++) total[i / (T / 2)][i % (T / 2)] = (float)sum[i / (T / 2)][i % (T / 2)];
     if (!rt_bring_together<P>(total, a, run, u, k0, n, unit.n_rows)) return;
-    if constexpr (!P::X_GROUPED) rt_scale_sums<P, GLU>(total, a, unit, x_scale, own.scales);
+    if constexpr (!P::X_GROUPED) rt_scale_sums<P, GLU>(total, a, channels, x_scale, own.scales);
     rt_finish<GLU, P::MT, T / 2, P::T>(total, a, unit, {own.park}, row, own.rows);
 }
 

@@ -20,7 +20,7 @@ template <class CUT> static rt_kernel rt_entry(void)
 #else
 #define RT_ALL(MODE, COLUMNS)                                                          \
     RT_LEAST_AND_MOST(MODE, COLUMNS), RT_ENTRY(32, 5, 64, MODE, COLUMNS),              \
-        RT_ENTRY(64, 5, 64, MODE, COLUMNS)
+        RT_ENTRY(64, 5, 128, MODE, COLUMNS)
 #endif
 
 /* Of E4M3 whose codes are not in columns, which is rare, the least and the most rows alone. */

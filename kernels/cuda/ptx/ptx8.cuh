@@ -29,6 +29,15 @@
                  : SW_D16(c, 0) \
                  : SW_A("r"))
 
+#define SW_WGMMA8_N48(types, tail, c) \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %29, 0;\n" \
+                 "wgmma.mma_async.sync.aligned.m64n48k32." types " " \
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15," \
+                 " %16, %17, %18, %19, %20, %21, %22, %23}, " \
+                 "{%24, %25, %26, %27}, %28, p" tail ";\n}" \
+                 : SW_D16(c, 0), SW_D4(c, 16), SW_D4(c, 20) \
+                 : SW_A("r"))
+
 #define SW_WGMMA8_N64(types, tail, c) \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n" \
                  "wgmma.mma_async.sync.aligned.m64n64k32." types " " \
@@ -81,7 +90,7 @@
 
 __host__ __device__ constexpr bool sw_wgmma8_has(int n)
 {
-    return n == 16 || n == 32 || n == 64 || n == 96 || n == 128 || n == 256;
+    return n == 16 || n == 32 || n == 48 || n == 64 || n == 96 || n == 128 || n == 256;
 }
 
 /* int sums: products of s8; float sums: of E4M3. N = 2 * the sums of a lane. */
@@ -94,6 +103,7 @@ __device__ __forceinline__ void sw_wgmma8(int (&d)[N_ACC], const uint32_t *a, ui
     if constexpr (N_ACC == n / 2) SW_WGMMA8_N##n("s32.s8.s8", "", "+r")
     SW_WGMMA_CASE(16);
     SW_WGMMA_CASE(32);
+    SW_WGMMA_CASE(48);
     SW_WGMMA_CASE(64);
     SW_WGMMA_CASE(96);
     SW_WGMMA_CASE(128);
@@ -110,6 +120,7 @@ __device__ __forceinline__ void sw_wgmma8(float (&d)[N_ACC], const uint32_t *a, 
     if constexpr (N_ACC == n / 2) SW_WGMMA8_N##n("f32.e4m3.e4m3", ", 1, 1", "+f")
     SW_WGMMA_CASE(16);
     SW_WGMMA_CASE(32);
+    SW_WGMMA_CASE(48);
     SW_WGMMA_CASE(64);
     SW_WGMMA_CASE(96);
     SW_WGMMA_CASE(128);
