@@ -346,6 +346,8 @@ static void choices(void **state)
         {1024, 14336, "apart_2", 1, 14}, {4096, 8192, "apart_2", 1, 8},
         {64, 8192, "apart_1", 1, 16},   {1, 28672, "long_2", 1, 28},
         {4096, 32776, "any", 1, 32},   {128, 4096, "apart_1", 1, 8},
+        {8192, 768, "apart_2", 8, 1},  {2048, 768, "wave_1", 16, 2},
+        {512, 768, "apart_1", 1, 2},
     };
 
     (void)state;
@@ -396,6 +398,7 @@ static void refusals(void **state)
     assert_true(sw_quantize_can(&(sw_quantize_cut){wave, 17, 1}, p.k, true)); /* never meet */
     assert_false(sw_quantize_can(&(sw_quantize_cut){wave, 17, 2}, p.k, true));
     assert_false(sw_quantize_can(&(sw_quantize_cut){apart, 2, 2}, p.k, true));
+    assert_true(sw_quantize_can(&(sw_quantize_cut){apart, 2, 1}, 512, true));
     assert_false(sw_quantize_can(&odd, p.k, false));
     assert_int_equal(sw_cuda_quantize_by(&few, &to, p.d_x, p.k, p.dtype, p.m, p.k, &act,
                                          0, false, false, NULL, &err), SW_E_UNSUPPORTED);

@@ -69,8 +69,7 @@ typedef struct rt_args {
     int scale_bytes;       /* of the scales of a tile, all along k */
     float factor;          /* of what is multiplied, in all experts */
     /* Inputs of bytes: what their codes are to be multiplied by, of rows or of groups of 128 inputs
-     * and rows, and of how many rows; rows of tokens with GLU, unless the kernel wants those sorted
-     * too, else sorted ones. */
+     * and rows, and of how many rows: sorted ones, but of one token its only one with GLU. */
     const float *x_scales;
     int x_rows, top_k;
     float *partials;       /* [CTAs], see routed_few.cuh */

@@ -19,10 +19,8 @@
 #ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_BYTES_CUH
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_BYTES_CUH
 
+#include "kernels/cuda/experts/routed_columns.cuh"
 #include "kernels/cuda/experts/routed_few.cuh"
-#include "kernels/cuda/gemm/quantized_input/w8a8_block_scales.cuh"
-
-#define RT_AT_ONCE 32 /* rows of which a thread has registers for both tiles' products */
 
 /* MODE: a w8a8_mode. COLUMNS: the order of codes. */
 template <int KIND_, int T_, int STAGES_, int COPIERS_, int MODE_, bool COLUMNS_>
@@ -36,7 +34,7 @@ struct rt_byte_cut {
     static constexpr int whole_rounds = SHORTENS ? 0 : 8;
     static constexpr bool BLOCKS = MODE == W8A8_X_BLOCKS, X_GROUPED = MODE >= W8A8_X_GROUPS;
     static_assert(COLUMNS ? BLOCKS || !GROUPED : !BLOCKS, "what has codes in columns");
-    static constexpr bool X_SCALES_SORTED = false; /* they have rt_sorted_scales */
+    static constexpr bool X_SCALES_WHOLE = false; /* they come as rt_whole_scales */
     static constexpr int box = SHORTENS ? RT_MANY_BOX : RT_FEW_BOX;
     static constexpr int MT = 2, NWG = 2, C = 64 * MT * NWG, consumers = NWG * 128;
     using at = w8a8_stage<KIND, T, RT_TILES, GROUPED>;
@@ -44,6 +42,9 @@ struct rt_byte_cut {
     static constexpr int x_pieces = 1, x_per_piece = 128, code_pieces = 1, CTAS = 1;
     static constexpr int w_at = at::w_at, s_at = at::s_at, stage_bytes = at::bytes;
     static constexpr int ring_bytes = STAGES * stage_bytes, threads = consumers + COPIERS;
+    /* Where blocks are stored in turns and there is room: see rt_parks. */
+    static constexpr int parks =
+        T > RT_PARK_ROWS && ring_bytes + NWG * 2 * RT_PARK_ROWS * 128 + 1024 <= 226 << 10 ? 2 : 1;
     /* At the barrier of a stage: the warps that copy and, of scales of X, each lane. */
     static constexpr int arrivals = RT_COPY_WARPS + (X_GROUPED ? 32 : 0);
 
@@ -61,6 +62,12 @@ struct rt_byte_cut {
 
 /* ---- phase 1 ---- */
 
+/* Of which row of X's scales a row of a block is: of one token all are of its only one. */
+template <bool GLU> static __device__ __forceinline__ int rt_scale_row(const rt_args &a, int row)
+{
+    return GLU && !a.lists.blocks ? 0 : row;
+}
+
 /* The rows of X's scales that a lane brings: i * 32 + lane of the block. */
 template <class P, bool GLU> struct rt_scale_rows {
     int row[(P::T + 31) / 32];
@@ -72,7 +79,7 @@ template <class P, bool GLU> struct rt_scale_rows {
             const int t = i * 32 + (int)threadIdx.x % 32;
             const int at = unit.row0 + min(t, unit.n_rows - 1);
 
-            row[i] = !GLU ? at : a.lists.blocks ? a.lists.pair_of_row[at] / a.top_k : 0;
+            row[i] = rt_scale_row<GLU>(a, at);
         }
     }
     __device__ __forceinline__ void copy(const rt_args &a, int ks, uint32_t stage,
@@ -91,7 +98,7 @@ template <class P, bool GLU> struct rt_scale_rows {
 };
 
 /* Scales of X that lie side by side for all rows of a source, as whole 16 bytes. */
-struct rt_sorted_scales {
+struct rt_whole_scales {
     const float *from;
     uint32_t n_bytes;
 };
@@ -102,7 +109,7 @@ static __device__ __forceinline__ uint32_t rt_scale_shift(const rt_args &a, int 
     return ((uint32_t)ks * (uint32_t)a.x_rows + (uint32_t)row) % 4;
 }
 
-static __device__ __forceinline__ rt_sorted_scales rt_scales_of(const rt_args &a,
+static __device__ __forceinline__ rt_whole_scales rt_scales_of(const rt_args &a,
                                                                 const rt_source &s, int ks)
 {
     const uint32_t shift = rt_scale_shift(a, ks, s.x_row);
@@ -144,19 +151,19 @@ static __device__ __forceinline__ void rt_byte_inputs(const CUtensorMap &x, cons
         const uint32_t stage = ring + s * P::stage_bytes, bar = full + 8 * s;
         const uint32_t x_at = stage + (uint32_t)(P::T - P::rows_for(w.from.n_rows)) * 128;
 
-        if (P::X_GROUPED && !P::X_SCALES_SORTED && is_new) rows.find(a, w.unit);
+        if (P::X_GROUPED && !P::X_SCALES_WHOLE && is_new) rows.find(a, w.unit);
         sw_mbar_sleep(empty + 8 * s, turn);
         if (is_new) rt_write_note(notes + s, w.unit);
-        const rt_sorted_scales scales = rt_scales_of(a, w.from, w.ks);
+        const rt_whole_scales scales = rt_scales_of(a, w.from, w.ks);
 
         rt_copy_scales<P>(a, w.from, w.ks, stage, bar,
                           rt_x_bytes<P, P::box>(w.from.n_rows) +
-                              (P::X_SCALES_SORTED ? scales.n_bytes : 0));
-        if constexpr (P::X_SCALES_SORTED)
+                              (P::X_SCALES_WHOLE ? scales.n_bytes : 0));
+        if constexpr (P::X_SCALES_WHOLE)
             sw_warp_load(stage + P::at::xs_at, scales.from, scales.n_bytes, bar, keep);
         if constexpr (P::CTAS > 1) rt_copy_x_both<P>(x, w.from, w.ks, x_at, bar, keep);
         else rt_copy_x<P, P::box>(x, w.from, w.ks, x_at, bar, keep);
-        if constexpr (P::X_GROUPED && !P::X_SCALES_SORTED) rows.copy(a, w.ks, stage, bar);
+        if constexpr (P::X_GROUPED && !P::X_SCALES_WHOLE) rows.copy(a, w.ks, stage, bar);
         is_new = w.step(a, run, left == 1);
         if (++s == P::STAGES) s = 0, turn ^= 1;
     }
@@ -206,8 +213,7 @@ static __device__ __forceinline__ float rt_x_scale_of(const rt_args &a, const rt
     const int row = unit.row0 + min((int)threadIdx.x % 128, unit.n_rows - 1);
 
     if (P::X_GROUPED) return 1;
-    if (!GLU) return a.x_scales[row];
-    return a.x_scales[a.lists.blocks ? a.lists.pair_of_row[row] / a.top_k : 0];
+    return a.x_scales[rt_scale_row<GLU>(a, row)];
 }
 
 /* The scales of a lane's two channels of both tiles, as they are stored; asked for early, as the
@@ -240,7 +246,7 @@ template <class P, bool GLU> struct rt_channel_scales {
 };
 
 /* Times the scales of channels, unless every stage had its own, and of rows, which go through
- * s_scales, a warpgroup's own. */
+ * s_scales, a warpgroup's own: what stores the sums meets before the next unit's go there. */
 template <class P, bool GLU, int N>
 static __device__ __forceinline__ void
 rt_scale_sums(float (&total)[2][N], const rt_args &a, const rt_channel_scales<P, GLU> &channels,
@@ -261,182 +267,9 @@ rt_scale_sums(float (&total)[2][N], const rt_args &a, const rt_channel_scales<P,
             total[i / 4][4 * j + i % 4] *=
                 w[i / 4][i % 4 / 2] * __uint_as_float(i % 2 ? x.y : x.x);
     }
-    sw_named_sync(2 + rt_group(), 128);
 }
 
 /* ---- the whole ---- */
-
-/* The first of a record of scales, which are all alike. */
-static __device__ __forceinline__ float rt_first_scale(uint32_t record, const rt_args &a)
-{
-    const uint32_t v = sw_shared4(record);
-
-    if (a.nw.scale_bytes == 4) return __uint_as_float(v);
-    if (a.nw.scales_are_bf16) return __uint_as_float(v << 16);
-    return __half2float(__ushort_as_half((unsigned short)v));
-}
-
-/* What a sum of a stage is multiplied by: nothing yet, where scales do not change along k. */
-template <bool BLOCKS> struct rt_column_scale {
-    __device__ __forceinline__ void load(uint32_t, const rt_args &) {}
-    template <int N>
-    __device__ __forceinline__ void add(float *total, float (&sum)[N], uint32_t) const
-    {
-        sw_hold(sum);
-#pragma unroll
-        for (int i = 0; i < N; i++) total[i] += sum[i];
-    }
-    /* Of a stage that goes back. */
-    static __device__ __forceinline__ void wait(void) {}
-};
-
-/* The scale of its tile of W, and those of X, which lie at `x_scales`. */
-template <> struct rt_column_scale<true> {
-    float w;
-
-    __device__ __forceinline__ void load(uint32_t record, const rt_args &a)
-    {
-        w = rt_first_scale(record, a);
-    }
-    template <int N>
-    __device__ __forceinline__ void add(float *total, float (&sum)[N], uint32_t x_scales) const
-    {
-        sw_hold(sum);
-#pragma unroll
-        for (int j = 0; j < N; j += 8) {
-            uint32_t x[4], scale[4];
-
-            w8a8_load_scales<8>(x, x_scales + (uint32_t)j * 8);
-#pragma unroll
-            for (int i = 0; i < 4; i++) scale[i] = __float_as_uint(w * __uint_as_float(x[i]));
-            w8a8_add_scaled<8>(total + j, sum + j, scale);
-        }
-    }
-    /* An arrival does not wait for loads in flight, and ptxas puts it ahead of additions. */
-    static __device__ __forceinline__ void wait(void) { __threadfence_block(); }
-};
-
-/* Rows of which sums of two products are in the registers of a thread; 0: there are none for them. */
-template <int T> __host__ __device__ constexpr int rt_rows_at_once(void)
-{
-    return T == 64 ? 64 : T == 96 ? 48 : 0;
-}
-
-/* Adds a tile's products with rows [first, first + 2 * N) of a stage, once they have come. */
-template <class P, int T, int N>
-static __device__ __forceinline__ void
-rt_column_add(float (&total)[T / 2], float (&sum)[N], const rt_column_scale<P::BLOCKS> &scale,
-              uint32_t stage, int first)
-{
-    using at = w8a8_stage<P::KIND, T, RT_TILES, P::GROUPED>;
-
-    scale.add(total + first / 2, sum, stage + at::xs_at + (uint32_t)first * 4);
-}
-
-/* All products of the stage that `ring` stands at, whose first tile's codes are in frag[0], and of
- * the next one those codes, unless this is the last. A tile is multiplied by AT_ONCE rows after the
- * other; while sums of one piece are added up, the tensor cores have the next. */
-template <class P, int T, int AT_ONCE>
-static __device__ __forceinline__ void rt_column_stage(float (&total)[2][T / 2],
-                                                       uint32_t (&frag)[2][16],
-                                                       w8a8_ring<P::STAGES> &ring,
-                                                       const rt_args &a, bool is_last)
-{
-    constexpr int PER_TILE = T / AT_ONCE, PIECES = 2 * PER_TILE;
-    using at = w8a8_stage<P::KIND, T, RT_TILES, P::GROUPED>;
-    const uint32_t stage = ring.stage(), bar = ring.bar();
-    const uint32_t codes = (uint32_t)(at::w_at + rt_group() * P::MT * at::tile_bytes);
-    const uint32_t records = stage + at::s_at + (uint32_t)(rt_group() * P::MT * P::record_room);
-    rt_column_scale<P::BLOCKS> scale[2];
-    float sum[2][AT_ONCE / 2];
-
-    ring.turn();
-    w8a8_issue(sum[0], frag[0], stage, 0);
-    w8a8_load_columns(frag[1], stage + codes + at::tile_bytes);
-    for (int m = 0; m < 2; m++) scale[m].load(records + (uint32_t)(m * P::record_room), a);
-#pragma unroll
-    for (int i = 0; i < PIECES; i++) {
-        const int next = i + 1, row = i % PER_TILE * AT_ONCE;
-
-        if (next < PIECES)
-            w8a8_issue(sum[next % 2], frag[next / PER_TILE],
-                       stage + (uint32_t)(next % PER_TILE * AT_ONCE * 128), 0);
-        if (next == PIECES - 1 && PER_TILE > 1 && !is_last) ring.wait();
-        if (next < PIECES) sw_wgmma_wait<1>();
-        else sw_wgmma_wait<0>();
-        if (next == PIECES - 1 && !is_last) {
-            if (PER_TILE == 1) ring.wait();
-            w8a8_load_columns(frag[0], ring.stage() + codes);
-        }
-        rt_column_add<P, T>(total[i / PER_TILE], sum[i % 2], scale[i / PER_TILE], stage, row);
-    }
-    rt_column_scale<P::BLOCKS>::wait();
-    __syncwarp();
-    ring.release(bar);
-}
-
-/* n stages of codes in columns. */
-template <class P, int T, int AT_ONCE>
-static __device__ __forceinline__ void rt_column_stages(float (&total)[2][T / 2],
-                                                        w8a8_ring<P::STAGES> &ring,
-                                                        const rt_args &a, int n)
-{
-    using at = w8a8_stage<P::KIND, T, RT_TILES, P::GROUPED>;
-    uint32_t frag[2][16];
-
-    if (n == 0) return;
-    ring.wait();
-    w8a8_load_columns(frag[0], ring.stage() + at::w_at +
-                                   (uint32_t)(rt_group() * P::MT * at::tile_bytes));
-#pragma unroll 1
-    for (; n > 0; n--) rt_column_stage<P, T, AT_ONCE>(total, frag, ring, a, n == 1);
-}
-
-/* n stages of codes in columns. Of few rows both tiles are on their way at once, so that a stage
- * goes back earlier. */
-template <class P, int T>
-static __device__ __forceinline__ void rt_column_tiles(float (&total)[2][T / 2],
-                                                          w8a8_ring<P::STAGES> &ring,
-                                                          const rt_args &a, int n)
-{
-    constexpr int AT_ONCE = T <= RT_AT_ONCE ? 2 : 1;
-    using at = w8a8_stage<P::KIND, T, RT_TILES, P::GROUPED>;
-    const int tile0 = rt_group() * P::MT;
-
-#pragma unroll 1
-    for (; n > 0; n--) {
-        const uint32_t stage = ring.stage(), bar = ring.bar();
-
-        ring.wait();
-        ring.turn();
-#pragma unroll
-        for (int m = 0; m < P::MT; m += AT_ONCE) {
-            uint32_t frag[AT_ONCE][16];
-            float sum[AT_ONCE][T / 2];
-            rt_column_scale<P::BLOCKS> scale[AT_ONCE];
-
-#pragma unroll
-            for (int i = 0; i < AT_ONCE; i++) {
-                w8a8_load_columns(frag[i],
-                                  stage + at::w_at + (uint32_t)((tile0 + m + i) * at::tile_bytes));
-                w8a8_issue(sum[i], frag[i], stage, 0);
-            }
-#pragma unroll
-            for (int i = 0; i < AT_ONCE; i++)
-                scale[i].load(stage + at::s_at + (uint32_t)((tile0 + m + i) * P::record_room), a);
-            if (AT_ONCE > 1) sw_wgmma_wait<1>();
-            else sw_wgmma_wait<0>();
-            scale[0].add(total[m], sum[0], stage + at::xs_at);
-            if constexpr (AT_ONCE > 1) {
-                sw_wgmma_wait<0>();
-                scale[1].add(total[m + 1], sum[1], stage + at::xs_at);
-            }
-        }
-        rt_column_scale<P::BLOCKS>::wait();
-        __syncwarp();
-        ring.release(bar);
-    }
-}
 
 /* int8, whose sums stay in the tensor cores, to sums that are zeros. */
 template <class P, int T>
@@ -465,7 +298,7 @@ static __device__ __forceinline__ void rt_byte_multiply(float (&total)[2][T / 2]
 
     at.stages += (uint32_t)(P::T - T) * 128;
     if constexpr (P::COLUMNS) {
-        constexpr int AT_ONCE = rt_rows_at_once<T>();
+        constexpr int AT_ONCE = rt_rows_at_once<P, T>();
 
         if constexpr (AT_ONCE) rt_column_stages<P, T, AT_ONCE>(total, at, a, n_stages);
         else rt_column_tiles<P, T>(total, at, a, n_stages);
@@ -504,10 +337,11 @@ rt_byte_unit(const rt_args &a, const rt_run &run, w8a8_ring<P::STAGES> &ring, co
     w8a8_clear(sum, own.zero_addr);
     rt_byte_multiply<P, T>(sum, ring, a, n);
 #pragma unroll
-    for (int i = 0; i < T; i++) total[i / (T / 2)][i % (T / 2)] = (float)sum[i / (T / 2)][i % (T / 2)];
+    for (int i = 0; i < T; i++) total[i % 2][i / 2] = (float)sum[i % 2][i / 2];
     if (!rt_bring_together<P>(total, a, run, u, k0, n, unit.n_rows)) return;
     if constexpr (!P::X_GROUPED) rt_scale_sums<P, GLU>(total, a, channels, x_scale, own.scales);
-    rt_finish<GLU, P::MT, T / 2, P::T>(total, a, unit, {own.park}, row, own.rows);
+    rt_finish<GLU, P::MT, T / 2, P::T>(total, a, unit, {own.park, rt_few<P>::others, 0}, row,
+                                       own.rows);
 }
 
 /* The same of however many rows. */

@@ -18,7 +18,6 @@ typedef struct rt_kernel {
     int partial_floats;    /* of a partial sum of a CTA; 0: it has none */
     int cluster;           /* CTAs that take units of the same rows side by side; 0: one */
     int even_rows;         /* what the rows of a block are multiples of; 0: see routed_run.cu */
-    bool sorts_scales;     /* it wants those of X side by side too */
 } rt_kernel;
 
 /* By rows of a block and, of 4 bits, inputs of a scale: 0 for int4 in groups of 128 or more, else

@@ -221,7 +221,7 @@ extern "C" sw_code sw_routed_plan_for(sw_routed_plan *out, const sw_routed *p,
 typedef struct rt_work {
     rt_lists lists;
     uint8_t *x;             /* sorted rows of X or of its codes */
-    float *x_scales;        /* and of their scales; NULL: as h_codes and x_codes have them */
+    float *x_scales;        /* and of their scales; NULL: those of one token, or none */
     uint16_t *h, *y;
     sw_cuda_codes x_codes, h_codes; /* where inputs are quantized */
     float *partials;
@@ -256,6 +256,12 @@ static int n_ctas_of(const sw_routed_plan *plan)
 
 static bool is_quantized(const sw_routed *p) { return p->act_of_x.scope != SW_ACT_NONE; }
 
+/* Scales of a row of X. */
+static int x_groups(const sw_routed *p)
+{
+    return p->act_of_x.scope == SW_ACT_GROUP ? (int)p->up.n_groups : 1;
+}
+
 /* Of an input as the products read it. */
 static int64_t row_bytes(const sw_routed *p)
 {
@@ -274,8 +280,8 @@ static rt_work work_of(const sw_routed *p, const sw_routed_plan *plan, void *d_s
     w.lists.pair_of_row = (int *)take(&w, d_start, pairs * 4);
     w.lists.share_of_row = (float *)take(&w, d_start, pairs * 4);
     w.x = (uint8_t *)take(&w, d_start, pairs * row_bytes(p));
-    if (kernel_of(plan)->sorts_scales && p->n_tokens > 1)
-        w.x_scales = (float *)take(&w, d_start, pairs * p->up.n_groups * 4);
+    if (is_quantized(p) && p->n_tokens > 1)
+        w.x_scales = (float *)take(&w, d_start, pairs * x_groups(p) * 4);
     w.h = (uint16_t *)take(&w, d_start, pairs * wide * 2);
     w.y = (uint16_t *)take(&w, d_start, pairs * hidden * 2);
     w.partials = (float *)take(&w, d_start, n_ctas * kernel_of(plan)->partial_floats * 4);
@@ -411,7 +417,7 @@ static sw_code sort(const sw_routed *p, const sw_routed_plan *plan, const rt_wor
     a.x_stride = is_bytes ? row_bytes(p) : p->x.stride * 2;
     a.x_sorted = w->x, a.width = (int)row_bytes(p);
     a.scales = w->x_codes.d_scales, a.scales_sorted = w->x_scales;
-    a.n_groups = (int)p->up.n_groups;
+    a.n_groups = x_groups(p);
     return sw_routed_sort(&a, how, err);
 }
 

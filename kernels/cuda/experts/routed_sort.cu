@@ -13,46 +13,87 @@
 #define RUN_PAIRS 8             /* of a run, at least */
 #define RUNS_MAX 128
 #define COUNT_BYTES (128 << 10) /* of shared memory for what is counted */
+#define PARTS 8                 /* of the runs, that threads add up beside each other */
+#define PART_EXPERTS (SORT_THREADS / PARTS)
+#define COUNT_LOADS 8           /* of choices, which a thread has under way */
 #define ROW_LOADS 8             /* of 16 bytes, which a lane that copies rows has under way */
 #define SUM_THREADS 256
 
-/* Of each expert: where its rows and its blocks begin; room for one more, which is the end. */
+/* Of each expert: where its rows and its blocks begin; room for one more, which is the end. Before:
+ * rows of the parts of the runs, of some experts. */
 struct rt_starts {
     int row[RT_EXPERTS_MAX + 1], block[RT_EXPERTS_MAX + 1];
+    int part[PARTS][PART_EXPERTS];
 };
 
-/* counts[run][expert], a run by one warp. */
+/* counts[run][expert]. A thread has COUNT_LOADS choices under way: of 8192 pairs all. */
 static __device__ void count(const rt_sort_args &a, int *counts)
 {
-    for (int i = (int)threadIdx.x; i < a.n_runs * a.n_experts; i += SORT_THREADS) counts[i] = 0;
+    for (int i = (int)threadIdx.x; i < (a.n_runs * a.n_experts + 3) / 4; i += SORT_THREADS)
+        ((int4 *)counts)[i] = {};
     __syncthreads();
-    for (int run = (int)threadIdx.x / 32; run < a.n_runs; run += SORT_WARPS) {
-        const int end = min(a.n_pairs, (run + 1) * a.run_pairs);
+    for (int first = (int)threadIdx.x; first < a.n_pairs; first += COUNT_LOADS * SORT_THREADS) {
+        int expert[COUNT_LOADS];
 
-#pragma unroll 8
-        for (int i = run * a.run_pairs + (int)threadIdx.x % 32; i < end; i += 32)
-            atomicAdd(counts + run * a.n_experts + a.chosen[i], 1);
+#pragma unroll
+        for (int k = 0; k < COUNT_LOADS; k++) {
+            const int i = first + k * SORT_THREADS;
+
+            expert[k] = i < a.n_pairs ? a.chosen[i] : -1;
+        }
+#pragma unroll
+        for (int k = 0; k < COUNT_LOADS; k++) {
+            const int run = (first + k * SORT_THREADS) / a.run_pairs;
+
+            if (expert[k] >= 0) atomicAdd(counts + run * a.n_experts + expert[k], 1);
+        }
     }
     __syncthreads();
+}
+
+/* Numbers at[0], at[step], ... of n: their sum or, with PLACES, where each begins instead of it,
+ * from `sum` on. Eight are fetched at once. */
+template <bool PLACES>
+static __device__ __forceinline__ int add_up(int *at, int step, int n, int sum)
+{
+    for (int i = 0; i < n; i += 8) {
+        int v[8];
+
+#pragma unroll
+        for (int k = 0; k < 8; k++) v[k] = i + k < n ? at[(i + k) * step] : 0;
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            if (PLACES && i + k < n) at[(i + k) * step] = sum;
+            sum += v[k];
+        }
+    }
+    return sum;
 }
 
 /* Counts of the runs become where they begin among an expert's rows; the expert's rows. */
 static __device__ void add_up_runs(const rt_sort_args &a, int *counts, rt_starts *starts)
 {
-    for (int e = (int)threadIdx.x; e < a.n_experts; e += SORT_THREADS) {
-        int sum = 0;
+    const int per = (a.n_runs + PARTS - 1) / PARTS;
+    const int part = (int)threadIdx.x / PART_EXPERTS, i = (int)threadIdx.x % PART_EXPERTS;
+    const int first = min(part * per, a.n_runs), n = min(per, a.n_runs - first);
 
-#pragma unroll 8
-        for (int run = 0; run < a.n_runs; run++) {
-            int *at = counts + run * a.n_experts + e, n = *at;
+    for (int e0 = 0; e0 < a.n_experts; e0 += PART_EXPERTS) {
+        int *at = counts + first * a.n_experts + e0 + i, before = 0;
+        const bool is_there = e0 + i < a.n_experts;
 
-            *at = sum;
-            sum += n;
+        if (is_there) starts->part[part][i] = add_up<false>(at, a.n_experts, n, 0);
+        __syncthreads();
+        for (int p = 0; p < part; p++) before += starts->part[p][i];
+        if (is_there) {
+            const int sum = add_up<true>(at, a.n_experts, n, before);
+
+            if (part == PARTS - 1) {
+                starts->row[e0 + i] = sum;
+                starts->block[e0 + i] = (sum + a.rows - 1) / a.rows;
+            }
         }
-        starts->row[e] = sum;
-        starts->block[e] = (sum + a.rows - 1) / a.rows;
+        __syncthreads();
     }
-    __syncthreads();
 }
 
 /* Counts of the experts become where they begin; by the first warp. */
@@ -174,7 +215,7 @@ static __device__ void gather_scales(const rt_sort_args &a, int run, const int *
 /* grid (runs, or fewer): a CTA to each run. */
 static __global__ void __launch_bounds__(SORT_THREADS) swk_routed_sort(rt_sort_args a)
 {
-    extern __shared__ int s_ints[]; /* [n_runs][n_experts], then rows of the pairs of a run */
+    extern __shared__ __align__(16) int s_ints[]; /* [n_runs][n_experts], rows of a run's pairs */
     __shared__ rt_starts s_starts;
     int *row_of = s_ints + a.n_runs * a.n_experts;
 

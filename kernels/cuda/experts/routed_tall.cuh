@@ -27,7 +27,7 @@
 template <int KIND_, int ROWS, bool BLOCKS_> struct rt_tall_cut {
     static constexpr int KIND = KIND_, T = ROWS, STAGES = 4, TILES = 2;
     static constexpr bool BLOCKS = BLOCKS_, GROUPED = BLOCKS, X_GROUPED = BLOCKS, WHOLE = true;
-    static constexpr bool X_SCALES_SORTED = BLOCKS;
+    static constexpr bool X_SCALES_WHOLE = BLOCKS;
     static constexpr int CTAS = 2, whole_rounds = 0, box = 64;
     /* Two warpgroups take as long for three tiles as for four: by channel, blocks are full but for
      * the last one. In blocks that was slower where an expert has some more rows than one. */
@@ -82,14 +82,6 @@ template <class P> static __device__ __forceinline__ int rt_tall_row_of(int i)
     return (i / 64 * P::NWG + rt_group()) * 64 + i % 64;
 }
 
-/* Asks for the scale of row `row` of the sorted ones. */
-template <bool GLU>
-static __device__ __forceinline__ void rt_tall_ask_scale(const rt_args &a, uint32_t to, int row)
-{
-    if (GLU) row = a.lists.blocks ? a.lists.pair_of_row[row] / a.top_k : 0;
-    sw_copy4(to, a.x_scales + row);
-}
-
 /* Asks for what is the unit's, which nobody of the warpgroup reads any more. */
 template <class P, bool GLU>
 static __device__ __forceinline__ void rt_tall_ask(const rt_args &a, const rt_note &unit,
@@ -111,7 +103,8 @@ static __device__ __forceinline__ void rt_tall_ask(const rt_args &a, const rt_no
         if (is_sorted) sw_copy4(sw_smem_addr(rows->pair + i), a.lists.pair_of_row + row);
         else rows->pair[i] = row;
     }
-    if constexpr (!P::BLOCKS) rt_tall_ask_scale<GLU>(a, sw_smem_addr(rows->x_scale + i), row);
+    if constexpr (!P::BLOCKS)
+        sw_copy4(sw_smem_addr(rows->x_scale + i), a.x_scales + rt_scale_row<GLU>(a, row));
     sw_copy_commit();
 }
 

@@ -10,7 +10,7 @@ template <class CUT> static rt_kernel rt_entry(void)
             {(const void *)swk_routed_tall_sm90<CUT, true>,
              (const void *)swk_routed_tall_sm90<CUT, false>},
             CUT::shared_bytes, CUT::threads, CUT::box, 1, CUT::T * CUT::C, CUT::CTAS,
-            CUT::even_rows, CUT::X_SCALES_SORTED};
+            CUT::even_rows};
 }
 
 static const struct {

@@ -3,7 +3,9 @@
  * Warps of a CTA work on a token as a team: each thread loads slices of 16 inputs, which stay in
  * registers between finding the scale and making the codes. There are two ways to deal tokens out:
  *
- *   apart  a CTA a token, as few threads as its slices need, as many CTAs beside each other as fit
+ *   apart  a CTA a token, as few threads as its slices need, as many CTAs beside each other as fit;
+ *          of rows that a warp holds several, as a multiprocessor starts a CTA no faster than it
+ *          quantizes a row of 768 inputs
  *   wave   a CTA a multiprocessor, all of X in registers at once, several tokens a CTA
  *
  * Waves are for X that fits the registers of the device, some hundred tokens: the product ahead
@@ -18,6 +20,7 @@
 #define THREADS_MAX 1024
 #define WARPS_MAX (THREADS_MAX / 32)
 #define TEAMS_MAX 16         /* of several warps: named barriers of a CTA */
+#define APART_MAX 8          /* tokens of a warp each in a CTA that is not alone */
 
 /* What the threads of a token share. */
 struct quantize_team {
@@ -317,7 +320,15 @@ extern "C" bool sw_quantize_can(const sw_quantize_cut *cut, int64_t k_in, bool i
     if (cut->warps < 1 || cut->tokens < 1 || (int64_t)cut->warps * cut->tokens > WARPS_MAX)
         return false;
     if (way->held > 0 && (!is_aligned || held < sw_cuda_codes_stride(k_in))) return false;
-    return way->is_wave ? cut->warps == 1 || cut->tokens <= TEAMS_MAX : cut->tokens == 1;
+    return cut->warps == 1 || cut->tokens <= (way->is_wave ? TEAMS_MAX : 1);
+}
+
+/* Tokens of a CTA, of which there are to be four a multiprocessor. */
+static int64_t apart_tokens(int64_t m, int n_sms)
+{
+    const int64_t tokens = m / (4 * n_sms);
+
+    return tokens < 1 ? 1 : tokens > APART_MAX ? APART_MAX : tokens;
 }
 
 /* By a way: tokens even over the multiprocessors or a CTA each, and to each as many warps as hold
@@ -330,6 +341,7 @@ static sw_quantize_cut deal(int way, int64_t m, int64_t k_in, int n_sms)
     int64_t most = tokens > TEAMS_MAX ? tokens <= WARPS_MAX : WARPS_MAX / tokens;
     int64_t warps = sw_cuda_up(n_slices, 32 * (w->held > 0 ? w->held : 1));
 
+    if (!w->is_wave && warps == 1) tokens = apart_tokens(m, n_sms);
     return {way, (int)tokens, (int)(warps < most ? warps : most)};
 }
 
