@@ -14,9 +14,9 @@
 #include "quant/method/factor.h"
 #include "quant/method/slab.h"
 
-/* `rounds` alternations (0: nothing); ends early when no row improves. */
+/* `rounds` alternations; ends early when no row improves. *loss: what is left, summed over rows. */
 sw_code sw_refine(sw_slab *slab, const sw_factor *factor, const sw_qspec *spec, int rounds,
-                  sw_err *err) SW_MUST_USE;
+                  double *loss, sw_err *err) SW_MUST_USE;
 
 /* Sums over the slab's rows: of (V - T) H (V - T)^T, and of T H T^T. */
 sw_code sw_refine_loss(const sw_slab *slab, const sw_factor *factor, double *loss,
