@@ -79,23 +79,21 @@ static SW_HOT void dot_rows(double *out, const double *a, const double *b, int64
         for (int r = 0; r < ROWS; r++) out[r] += a[j * ROWS + r] * b[j * ROWS + r];
 }
 
-/* out = v^T H v of each row. H is symmetric: what is below its diagonal counts twice, and what is
- * above is not multiplied. */
-static void row_forms(double *out, const sw_factor *f, refine_work *w, const double *v)
+void sw_row_forms(double *out, double *room, const double *h, int64_t stride, const double *v,
+                  int64_t n)
 {
-    const int64_t k = f->k_in;
-
-    for (int64_t b = 0; b < k; b += FORM_COLS) {
-        const int64_t n = sw_min_i64(FORM_COLS, k - b);
-        double *product = w->slope + b * ROWS;
+    for (int64_t b = 0; b < n; b += FORM_COLS) {
+        const int64_t n_b = sw_min_i64(FORM_COLS, n - b);
+        double *product = room + b * ROWS;
 
         if (b > 0)
-            cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)n, ROWS, (int)b, 2.0,
-                        f->h + b * k, (int)k, v, ROWS, 0.0, product, ROWS);
-        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)n, ROWS, (int)n, 1.0,
-                    f->h + b * k + b, (int)k, v + b * ROWS, ROWS, b > 0 ? 1.0 : 0.0, product, ROWS);
+            cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)n_b, ROWS, (int)b, 2.0,
+                        h + b * stride, (int)stride, v, ROWS, 0.0, product, ROWS);
+        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)n_b, ROWS, (int)n_b, 1.0,
+                    h + b * stride + b, (int)stride, v + b * ROWS, ROWS, b > 0 ? 1.0 : 0.0,
+                    product, ROWS);
     }
-    dot_rows(out, v, w->slope, k);
+    dot_rows(out, v, room, n);
 }
 
 /* slope[c] += h[c] * step for the n columns of a block. */
@@ -255,7 +253,7 @@ static void solve_row(sw_slab *s, refine_work *w, int r, const sw_qspec *spec)
 static void row_losses(double *loss, const sw_slab *s, const sw_factor *f, refine_work *w)
 {
     value_errors(w->error, s);
-    row_forms(loss, f, w, w->error);
+    sw_row_forms(loss, w->slope, f->h, f->k_in, w->error, f->k_in);
 }
 
 static void restore_row(sw_slab *s, const refine_work *w, int r)
@@ -327,7 +325,7 @@ sw_code sw_refine(sw_slab *slab, const sw_factor *factor, const sw_qspec *spec, 
 static void row_powers(double *rows, const sw_slab *slab, const sw_factor *factor,
                        refine_work *w)
 {
-    row_forms(rows, factor, w, slab->target);
+    sw_row_forms(rows, w->slope, factor->h, factor->k_in, slab->target, factor->k_in);
 }
 
 typedef void row_figures_fn(double *rows, const sw_slab *slab, const sw_factor *factor,

@@ -24,4 +24,10 @@ sw_code sw_refine_loss(const sw_slab *slab, const sw_factor *factor, double *los
 sw_code sw_refine_power(const sw_slab *slab, const sw_factor *factor, double *power,
                         sw_err *err) SW_MUST_USE;
 
+/* out [SW_SLAB_ROWS] = v^T H v of each row of v [n][SW_SLAB_ROWS]; room: as much. H, whose rows are
+ * `stride` apart, is symmetric: what is below its diagonal counts twice, and what is above is not
+ * read. */
+void sw_row_forms(double *out, double *room, const double *h, int64_t stride, const double *v,
+                  int64_t n);
+
 #endif
