@@ -274,9 +274,9 @@ static void look(residual *r, int64_t n, int64_t k, int64_t n_inputs)
     }
 }
 
-/* The value below which `share` of n <= SAMPLES_MAX values lie; reorders them. What is smaller and what
- * is larger than one of them is told apart without a branch, which would be guessed wrong half of
- * the time. */
+/* The value below which `share` of n <= SAMPLES_MAX values lie; reorders them. What is smaller and
+ * what is larger than one of them is told apart without a branch, which would be guessed wrong half
+ * of the time. */
 static double quantile(double *values, int64_t n, double share)
 {
     double others[SAMPLES_MAX], *from = values, *larger = others;
