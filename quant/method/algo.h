@@ -56,6 +56,7 @@ typedef struct sw_solve_problem {
                                    their codes stay at the zero point; or NULL */
     sw_row_figures *figures;    /* [n_out], zeroed, of a problem with a factor: what rows cost, or
                                    several of them at the first one's; or NULL */
+    bool is_trial;              /* what rows cost is not asked for: the report may leave it out */
 } sw_solve_problem;
 
 typedef struct sw_transform sw_transform; /* transform.h */

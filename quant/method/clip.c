@@ -6,11 +6,10 @@
  * inputs are not counted. Candidates lie around the fit that ignores those cancellations
  * (grid.h); the whole range is one of them, so by this measure it is never worse than rounding.
  */
-#include <cblas.h>
-#include <math.h>
-
+#include "formats/base/hot.h"
 #include "formats/base/size.h"
 #include "quant/method/grid.h"
+#include "quant/method/refine.h"
 #include "quant/method/rounding.h"
 
 #define ROWS SW_SLAB_ROWS
@@ -23,6 +22,12 @@ typedef struct clip_work {
     double *error, *slope, *weight; /* [group][ROWS], likewise, [k] */
 } clip_work;
 
+static SW_HOT void errors_of(double *error, const double *codes, const double *w,
+                             const double *scale, const double *zero)
+{
+    for (int r = 0; r < ROWS; r++) error[r] = scale[r] * (codes[r] - zero[r]) - w[r];
+}
+
 static void loss_of(double loss[ROWS], const clip_work *work, const double *w, const double *scale,
                     const double *zero, const double *h, int64_t k, int64_t n,
                     const sw_num *num)
@@ -31,15 +36,9 @@ static void loss_of(double loss[ROWS], const clip_work *work, const double *w, c
 
     for (int64_t j = 0; j < n; j++) {
         sw_grid_codes(codes, w + j * ROWS, scale, zero, num);
-        for (int r = 0; r < ROWS; r++)
-            work->error[j * ROWS + r] = scale[r] * (codes[r] - zero[r]) - w[j * ROWS + r];
+        errors_of(work->error + j * ROWS, codes, w + j * ROWS, scale, zero);
     }
-    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)n, ROWS, (int)n, 1.0, h, (int)k,
-                work->error, ROWS, 0.0, work->slope, ROWS);
-    for (int r = 0; r < ROWS; r++) loss[r] = 0;
-    for (int64_t j = 0; j < n; j++)
-        for (int r = 0; r < ROWS; r++)
-            loss[r] += work->error[j * ROWS + r] * work->slope[j * ROWS + r];
+    sw_row_forms(loss, work->slope, h, k, work->error, n);
 }
 
 static void keep_better(double *best, double *best_scale, double *best_zero, const double *loss,

@@ -121,6 +121,23 @@ bool sw_gptq_refits(const sw_solve_problem *p)
     return p->factor->order != SW_ORDER_STATIC && group_elems(p) <= BLOCK_COLS;
 }
 
+/* What the rows are worth and what plain rounding costs; the slab holds the target afterwards. */
+static sw_code figures_before(sw_row_figures *out, sw_slab *s, const sw_solve_problem *p,
+                              int64_t row0, int64_t n_rows, sw_err *err)
+{
+    sw_code rc;
+
+    if (!p->is_trial) {
+        sw_slab_load(s, p->w, NULL, row0, n_rows);
+        sw_slab_fit_range(s, &p->spec);
+        sw_slab_round(s, p->spec.num);
+        if ((rc = sw_refine_power(s, p->factor, &out->power, err)) != SW_OK) return rc;
+    }
+    /* both losses are of what is missed of the target: what moves towards it is no loss */
+    sw_slab_load(s, p->w, p->target_shift, row0, n_rows);
+    return p->is_trial ? SW_OK : sw_refine_loss(s, p->factor, &out->loss_rtn, err);
+}
+
 static sw_code solve_slab(sw_row_figures *out, sw_row_space *space, const void *ctx, int64_t row0,
                           int64_t n_rows, sw_err *err)
 {
@@ -133,20 +150,13 @@ static sw_code solve_slab(sw_row_figures *out, sw_row_space *space, const void *
     if (rc != SW_OK) return rc;
     slab.s->frame = &job->frame;
     slab.s->is_exact = p->is_exact;
-    sw_slab_load(slab.s, p->w, NULL, row0, n_rows);
-    sw_slab_fit_range(slab.s, &p->spec);
-    sw_slab_round(slab.s, p->spec.num);
-    if ((rc = sw_refine_power(slab.s, p->factor, &out->power, err)) != SW_OK) return rc;
-    /* both figures are of what is missed of the target: what moves towards it is no loss */
-    sw_slab_load(slab.s, p->w, p->target_shift, row0, n_rows);
-    if ((rc = sw_refine_loss(slab.s, p->factor, &out->loss_rtn, err)) != SW_OK) return rc;
+    if ((rc = figures_before(out, slab.s, p, row0, n_rows, err)) != SW_OK) return rc;
     /* scales of all groups at once, on the target, weighted by the diagonal */
     sw_slab_fit(slab.s, job->diagonal, &p->spec);
     sweep(&slab, job, refit);
-    if ((rc = sw_refine(slab.s, p->factor, &p->spec, p->refine_rounds, err)) != SW_OK)
-        return rc;
-    sw_slab_store(slab.s, job->q, row0, n_rows);
-    return sw_refine_loss(slab.s, p->factor, &out->loss, err);
+    rc = sw_refine(slab.s, p->factor, &p->spec, p->refine_rounds, &out->loss, err);
+    if (rc == SW_OK) sw_slab_store(slab.s, job->q, row0, n_rows);
+    return rc;
 }
 
 sw_code sw_gptq_rows(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
@@ -165,7 +175,7 @@ sw_code sw_gptq_rows(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *
     for (int64_t j = 0; j < k; j++) diagonal[j] = p->factor->h[j * k + j];
     job.diagonal = diagonal;
     rc = sw_rows_solve(&sum, p->figures, solve_slab, &job, p->n_out, p->n_threads, err);
-    if (rc == SW_OK) sw_rows_report(report, &sum);
+    if (rc == SW_OK && !p->is_trial) sw_rows_report(report, &sum);
 done:
     sw_frame_free(&job.frame);
     sw_mem_put(diagonal);

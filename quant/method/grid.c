@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/base/hot.h"
+#include "formats/base/size.h"
 #include "formats/num/pow2.h"
 
 #define ROWS SW_SLAB_ROWS
@@ -15,6 +16,7 @@
 #define POW2_FIRST (-2) /* powers of two tried around the one of the range */
 #define POW2_STEPS 4
 #define ZERO_REACH 1 /* neighbouring zero points tried on either side */
+#define SOME 16
 
 static SW_HOT void group_range(double *low, double *high, const double *w, int64_t n)
 {
@@ -178,26 +180,48 @@ bool sw_grid_step(double *code, double *step, const double *wish, const double *
                         : int_step(code, step, wish, scale, zero, num->code_max)) > 0.0;
 }
 
-static SW_HOT void grid_error(double *error, const double *w, const double *weight, int64_t n,
-                              const double *scale, const double *zero, int code_max)
+/* Has every row an error that is not below its best one? Further columns lower none. */
+static bool all_lost(const double *error, const double *best)
 {
-    double inverse[ROWS], top = code_max;
+    for (int r = 0; r < ROWS; r++)
+        if (!(error[r] >= best[r])) return false;
+    return true;
+}
+
+/* low, high [ROWS]: how far codes reach from the zero point. */
+static SW_HOT void add_grid_errors(double *restrict error, const double *restrict w,
+                                   const double *restrict weight, int64_t n,
+                                   const double *restrict scale, const double *restrict inverse,
+                                   const double *restrict low, const double *restrict high)
+{
+    for (int64_t j = 0; j < n; j++) {
+        const double *restrict col = w + j * ROWS;
+        double h = weight[j];
+        for (int r = 0; r < ROWS; r++) {
+            double c = rint(col[r] * inverse[r]), d;
+            c = low[r] > c ? low[r] : c;
+            c = high[r] < c ? high[r] : c;
+            d = col[r] - scale[r] * c;
+            error[r] += h * d * d;
+        }
+    }
+}
+
+/* Given up where it is below `best` in no row: a candidate that is not kept. */
+static void grid_error(double *error, const double *best, const double *w, const double *weight,
+                       int64_t n, const double *scale, const double *zero, int code_max)
+{
+    double inverse[ROWS], low[ROWS], high[ROWS];
 
     for (int r = 0; r < ROWS; r++) {
         error[r] = 0.0;
         inverse[r] = 1.0 / scale[r];
+        low[r] = -zero[r];
+        high[r] = code_max - zero[r];
     }
-    for (int64_t j = 0; j < n; j++) {
-        const double *col = w + j * ROWS;
-        double h = weight[j];
-        for (int r = 0; r < ROWS; r++) {
-            double c = rint(col[r] * inverse[r]) + zero[r], d;
-            c = c < 0.0 ? 0.0 : c;
-            c = c > top ? top : c;
-            d = col[r] - scale[r] * (c - zero[r]);
-            error[r] += h * d * d;
-        }
-    }
+    for (int64_t j = 0; j < n && !all_lost(error, best); j += SOME)
+        add_grid_errors(error, w + j * ROWS, weight + j, sw_min_i64(SOME, n - j), scale, inverse,
+                        low, high);
 }
 
 /* Least-squares scale for the codes that the present scale gives. */
@@ -321,19 +345,20 @@ static void fit_int(double *scale, double *zero, const double *w, const double *
 
     group_range(low, high, w, n);
     sw_grid_range(scale, zero, w, n, spec);
-    grid_error(best, w, weight, n, scale, zero, code_max);
+    for (int r = 0; r < ROWS; r++) error[r] = INFINITY;
+    grid_error(best, error, w, weight, n, scale, zero, code_max);
     for (int step = 0; step < SHRINK_STEPS; step++) {
         double shrink =
             SHRINK_FIRST + (SHRINK_LAST - SHRINK_FIRST) * step / (double)(SHRINK_STEPS - 1);
         for (int shift = -reach; shift <= reach; shift++) {
             for (int r = 0; r < ROWS; r++)
                 shrunk(s + r, z + r, low[r], high[r], shrink, shift, spec);
-            grid_error(error, w, weight, n, s, z, code_max);
+            grid_error(error, best, w, weight, n, s, z, code_max);
             keep_better(best, scale, zero, error, s, z);
         }
         if (!sw_qspec_tries_signs(spec)) continue;
         for (int r = 0; r < ROWS; r++) s[r] = -s[r]; /* no shifts here: the spec is symmetric */
-        grid_error(error, w, weight, n, s, z, code_max);
+        grid_error(error, best, w, weight, n, s, z, code_max);
         keep_better(best, scale, zero, error, s, z);
     }
     for (int round = 0; round < POLISH_ROUNDS; round++) {
@@ -342,7 +367,7 @@ static void fit_int(double *scale, double *zero, const double *w, const double *
         for (int r = 0; r < ROWS; r++)
             s[r] = cc[r] > 0 && wc[r] * scale[r] > 0 ? sw_grid_stored_scale(wc[r] / cc[r], spec)
                                                      : scale[r];
-        grid_error(error, w, weight, n, s, z, code_max);
+        grid_error(error, best, w, weight, n, s, z, code_max);
         keep_better(best, scale, zero, error, s, z);
     }
 }

@@ -12,6 +12,7 @@
 
 #define ROWS SW_SLAB_ROWS
 #define BLOCK_COLS 128
+#define FORM_COLS 64
 #define SWEEPS_PER_ROUND 2
 #define SCALE_STEP_MIN 0.6 /* a re-fitted scale beyond these is an ill-posed system speaking */
 #define SCALE_STEP_MAX 1.6
@@ -78,6 +79,23 @@ static SW_HOT void dot_rows(double *out, const double *a, const double *b, int64
         for (int r = 0; r < ROWS; r++) out[r] += a[j * ROWS + r] * b[j * ROWS + r];
 }
 
+void sw_row_forms(double *out, double *room, const double *h, int64_t stride, const double *v,
+                  int64_t n)
+{
+    for (int64_t b = 0; b < n; b += FORM_COLS) {
+        const int64_t n_b = sw_min_i64(FORM_COLS, n - b);
+        double *product = room + b * ROWS;
+
+        if (b > 0)
+            cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)n_b, ROWS, (int)b, 2.0,
+                        h + b * stride, (int)stride, v, ROWS, 0.0, product, ROWS);
+        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)n_b, ROWS, (int)n_b, 1.0,
+                    h + b * stride + b, (int)stride, v + b * ROWS, ROWS, b > 0 ? 1.0 : 0.0,
+                    product, ROWS);
+    }
+    dot_rows(out, v, room, n);
+}
+
 /* slope[c] += h[c] * step for the n columns of a block. */
 static SW_HOT void add_scaled(double *slope, int64_t n, const double *h, const double *step)
 {
@@ -115,21 +133,20 @@ static SW_HOT void add_by_row(double *to, int64_t n, const double *c, const doub
         for (int r = 0; r < ROWS; r++) to[j * ROWS + r] += c[j * ROWS + r] * by[r];
 }
 
-/* Move each row's scale of the group that begins at column `from` of a block, its codes fixed, to
- * the nearest to the best one; the steps of its columns become what that moves their values by.
- * Zeros are 0. */
-static void step_scale(sw_slab *s, const sw_factor *f, refine_work *w, int64_t begin, int64_t end,
-                       int64_t from, const sw_qspec *spec)
+/* Move each row's scale of the group that begins at column `from`, its codes fixed, to the nearest
+ * to the best one; the steps of its columns become what that moves their values by. The slopes of
+ * columns `reach`..end follow. Zeros are 0. */
+static void step_scale(sw_slab *s, const sw_factor *f, refine_work *w, int64_t reach, int64_t end,
+                       int64_t from, double *step, const sw_qspec *spec)
 {
     const int64_t n = s->group_elems, k = s->k;
     const double *c = s->codes + from * ROWS;
     double *scale = s->scales + from / n * ROWS, *t = w->t, bend[ROWS], slope[ROWS], by[ROWS];
-    double *step = w->step + (from - begin) * ROWS;
 
-    memset(t, 0, (size_t)((end - begin) * ROWS) * sizeof *t);
+    memset(t, 0, (size_t)((end - reach) * ROWS) * sizeof *t);
     for (int64_t j = 0; j < n; j++)
-        add_scaled(t, end - begin, f->h + (from + j) * k + begin, c + j * ROWS);
-    dot_rows(bend, c, t + (from - begin) * ROWS, n);
+        add_scaled(t, end - reach, f->h + (from + j) * k + reach, c + j * ROWS);
+    dot_rows(bend, c, t + (from - reach) * ROWS, n);
     dot_rows(slope, c, w->slope + from * ROWS, n);
     for (int r = 0; r < ROWS; r++) {
         const double wish = scale[r] - slope[r] / bend[r];
@@ -139,12 +156,13 @@ static void step_scale(sw_slab *s, const sw_factor *f, refine_work *w, int64_t b
         by[r] = sw_grid_stored_scale(wish, spec) - scale[r];
         scale[r] += by[r];
     }
-    add_by_row(w->slope + begin * ROWS, end - begin, t, by);
+    add_by_row(w->slope + reach * ROWS, end - reach, t, by);
     add_by_row(step, n, c, by);
 }
 
+/* In the last sweep nobody asks for the slopes of columns that it has passed. */
 static void descend_block(sw_slab *s, const sw_factor *f, refine_work *w, int64_t begin,
-                          int64_t end, const sw_qspec *spec)
+                          int64_t end, bool is_last, const sw_qspec *spec)
 {
     const bool has_steps = steps_scales(s, spec);
     int64_t k = s->k;
@@ -154,17 +172,20 @@ static void descend_block(sw_slab *s, const sw_factor *f, refine_work *w, int64_
     for (int64_t j = begin; j < end; j++) {
         int64_t g = j / s->group_elems;
         const double *scale = s->scales + g * ROWS, *zero = s->zeros + g * ROWS;
-        double *code = s->codes + j * ROWS, wish[ROWS], step[ROWS];
-        if (has_steps && j % s->group_elems == 0) step_scale(s, f, w, begin, end, j, spec);
+        double *code = s->codes + j * ROWS, *to = w->step + (j - begin) * ROWS;
+        double wish[ROWS], step[ROWS];
+        const int64_t reach = is_last ? j : begin;
+        if (has_steps && j % s->group_elems == 0)
+            step_scale(s, f, w, reach, end, j, to, spec);
         if (s->is_exact && s->is_exact[j]) continue;
         wishes(wish, code, w->slope + j * ROWS, scale, zero, f->h[j * k + j]);
         if (!sw_grid_step(code, step, wish, scale, zero, spec->num)) continue;
         any = true;
-        add_scaled(w->slope + begin * ROWS, end - begin, f->h + j * k + begin, step);
-        for (int r = 0; r < ROWS; r++) w->step[(j - begin) * ROWS + r] += step[r];
+        add_scaled(w->slope + reach * ROWS, end - reach, f->h + j * k + reach, step);
+        for (int r = 0; r < ROWS; r++) to[r] += step[r];
     }
     if (!any) return;
-    if (begin > 0)
+    if (begin > 0 && !is_last)
         cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)begin, ROWS, (int)(end - begin),
                     1.0, f->h + begin * k, (int)k, w->step, ROWS, 1.0, w->slope, ROWS);
     if (end < k)
@@ -179,7 +200,8 @@ static void descend(sw_slab *s, const sw_factor *f, refine_work *w, const sw_qsp
     multiply_h(w->slope, f, w->error);
     for (int sweep = 0; sweep < SWEEPS_PER_ROUND; sweep++)
         for (int64_t b = 0; b < s->k; b += BLOCK_COLS)
-            descend_block(s, f, w, b, sw_min_i64(b + BLOCK_COLS, s->k), spec);
+            descend_block(s, f, w, b, sw_min_i64(b + BLOCK_COLS, s->k),
+                          sweep == SWEEPS_PER_ROUND - 1, spec);
 }
 
 /* System of all rows: A[g][h] = c_g H c_h, rhs[g] = c_g H t, with c = code - zero of a group. */
@@ -231,8 +253,7 @@ static void solve_row(sw_slab *s, refine_work *w, int r, const sw_qspec *spec)
 static void row_losses(double *loss, const sw_slab *s, const sw_factor *f, refine_work *w)
 {
     value_errors(w->error, s);
-    multiply_h(w->slope, f, w->error);
-    dot_rows(loss, w->error, w->slope, s->k);
+    sw_row_forms(loss, w->slope, f->h, f->k_in, w->error, f->k_in);
 }
 
 static void restore_row(sw_slab *s, const refine_work *w, int r)
@@ -277,18 +298,26 @@ static bool refine_round(sw_slab *s, const sw_factor *f, refine_work *w, const s
     return gained;
 }
 
-sw_code sw_refine(sw_slab *slab, const sw_factor *factor, const sw_qspec *spec, int rounds,
-                  sw_err *err)
+static double sum_of(const double *rows)
 {
-    double loss[ROWS];
-    int64_t n_free = has_free_scales(slab, spec) ? slab->n_groups : 0;
-    refine_work w;
-    sw_code rc;
+    double sum = 0;
 
-    if (rounds <= 0) return SW_OK;
-    if ((rc = work_new(&w, slab->k, n_free, slab->n_groups, err)) != SW_OK) return rc;
-    row_losses(loss, slab, factor, &w);
-    while (rounds-- > 0 && refine_round(slab, factor, &w, spec, loss)) continue;
+    for (int r = 0; r < ROWS; r++) sum += rows[r];
+    return sum;
+}
+
+sw_code sw_refine(sw_slab *slab, const sw_factor *factor, const sw_qspec *spec, int rounds,
+                  double *loss, sw_err *err)
+{
+    double of_row[ROWS];
+    int64_t n_free = rounds > 0 && has_free_scales(slab, spec) ? slab->n_groups : 0;
+    refine_work w;
+    sw_code rc = work_new(&w, slab->k, n_free, slab->n_groups, err);
+
+    if (rc != SW_OK) return rc;
+    row_losses(of_row, slab, factor, &w);
+    while (rounds-- > 0 && refine_round(slab, factor, &w, spec, of_row)) continue;
+    *loss = sum_of(of_row);
     sw_mem_put(w.bytes);
     return SW_OK;
 }
@@ -296,8 +325,7 @@ sw_code sw_refine(sw_slab *slab, const sw_factor *factor, const sw_qspec *spec, 
 static void row_powers(double *rows, const sw_slab *slab, const sw_factor *factor,
                        refine_work *w)
 {
-    multiply_h(w->slope, factor, slab->target);
-    dot_rows(rows, slab->target, w->slope, slab->k);
+    sw_row_forms(rows, w->slope, factor->h, factor->k_in, slab->target, factor->k_in);
 }
 
 typedef void row_figures_fn(double *rows, const sw_slab *slab, const sw_factor *factor,
@@ -312,8 +340,7 @@ static sw_code sum_rows(double *sum, row_figures_fn *figures_of, const sw_slab *
 
     if (rc != SW_OK) return rc;
     figures_of(rows, slab, factor, &w);
-    *sum = 0;
-    for (int r = 0; r < ROWS; r++) *sum += rows[r];
+    *sum = sum_of(rows);
     sw_mem_put(w.bytes);
     return SW_OK;
 }

@@ -14,14 +14,20 @@
 #include "quant/method/factor.h"
 #include "quant/method/slab.h"
 
-/* `rounds` alternations (0: nothing); ends early when no row improves. */
+/* `rounds` alternations; ends early when no row improves. *loss: what is left, summed over rows. */
 sw_code sw_refine(sw_slab *slab, const sw_factor *factor, const sw_qspec *spec, int rounds,
-                  sw_err *err) SW_MUST_USE;
+                  double *loss, sw_err *err) SW_MUST_USE;
 
 /* Sums over the slab's rows: of (V - T) H (V - T)^T, and of T H T^T. */
 sw_code sw_refine_loss(const sw_slab *slab, const sw_factor *factor, double *loss,
                        sw_err *err) SW_MUST_USE;
 sw_code sw_refine_power(const sw_slab *slab, const sw_factor *factor, double *power,
                         sw_err *err) SW_MUST_USE;
+
+/* out [SW_SLAB_ROWS] = v^T H v of each row of v [n][SW_SLAB_ROWS]; room: as much. H, whose rows are
+ * `stride` apart, is symmetric: what is below its diagonal counts twice, and what is above is not
+ * read. */
+void sw_row_forms(double *out, double *room, const double *h, int64_t stride, const double *v,
+                  int64_t n);
 
 #endif

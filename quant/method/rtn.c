@@ -42,17 +42,18 @@ static sw_code round_part(sw_row_figures *out, sw_slab *slab, const rtn_job *job
                           int64_t n_rows, sw_err *err)
 {
     const sw_solve_problem *p = job->p;
+    const bool has_figures = p->factor && !p->is_trial;
     sw_code rc = SW_OK;
 
     sw_slab_load(slab, p->w, NULL, row0, n_rows);
-    fit_plain(slab, job);
-    if (p->factor) rc = sw_refine_power(slab, p->factor, &out->power, err);
-    if (p->factor && rc == SW_OK) rc = sw_refine_loss(slab, p->factor, &out->loss_rtn, err);
+    if (has_figures || !job->fit) fit_plain(slab, job);
+    if (has_figures) rc = sw_refine_power(slab, p->factor, &out->power, err);
+    if (has_figures && rc == SW_OK) rc = sw_refine_loss(slab, p->factor, &out->loss_rtn, err);
     out->loss = out->loss_rtn;
     if (rc == SW_OK && job->fit) {
         if ((rc = job->fit(slab, p, err)) != SW_OK) return rc;
         sw_slab_round(slab, p->spec.num);
-        if (p->factor) rc = sw_refine_loss(slab, p->factor, &out->loss, err);
+        if (has_figures) rc = sw_refine_loss(slab, p->factor, &out->loss, err);
     }
     sw_slab_store(slab, job->q, row0, n_rows);
     return rc;
@@ -106,7 +107,7 @@ sw_code sw_round_solve(sw_qtensor *q, const sw_solve_problem *p, sw_fit_fn fit,
     job.weights = p->importance ? p->importance : ones;
     if (!fit && sw_round_rows_serves(p, &job.frame)) fn = rtn_rows;
     rc = sw_rows_solve(&sum, p->figures, fn, &job, p->n_out, p->n_threads, err);
-    if (rc == SW_OK && p->factor) sw_rows_report(report, &sum);
+    if (rc == SW_OK && p->factor && !p->is_trial) sw_rows_report(report, &sum);
 done:
     sw_frame_free(&job.frame);
     sw_mem_put(ones);

@@ -111,7 +111,8 @@ static sw_code solve_values(float *values, int64_t n, const sw_group *g, int64_t
     sw_factor mine = *factor; /* as this lane uses it */
     sw_solve_problem p = {.values = values, .n_out = n, .k_in = g->k,
                           .spec = g->specs[i], .factor = &mine, .place = *at,
-                          .refine_rounds = o->refine_rounds, .n_threads = o->n_threads};
+                          .refine_rounds = o->refine_rounds, .n_threads = o->n_threads,
+                          .is_trial = true};
     sw_solve_report report = {0};
 
     sw_lane_enter(&mine.place, at);

@@ -274,29 +274,36 @@ static void look(residual *r, int64_t n, int64_t k, int64_t n_inputs)
     }
 }
 
-/* The value below which `share` of n values lie; reorders them. */
+/* The value below which `share` of n <= SAMPLES_MAX values lie; reorders them. What is smaller and
+ * what is larger than one of them is told apart without a branch, which would be guessed wrong half
+ * of the time. */
 static double quantile(double *values, int64_t n, double share)
 {
-    int64_t low = 0, high = n - 1, at = (int64_t)(share * (double)(n - 1));
+    double others[SAMPLES_MAX], *from = values, *larger = others;
+    int64_t at = (int64_t)(share * (double)(n - 1));
 
-    if (n < 1) return 0;
-    while (low < high) { /* what is left between them holds the wanted one */
-        double pivot = values[(low + high) / 2];
-        int64_t i = low, j = high;
+    while (n > 0) {
+        const double pivot = from[n / 2];
+        int64_t n_smaller = 0, n_larger = 0;
 
-        while (i <= j) {
-            while (values[i] < pivot) i++;
-            while (values[j] > pivot) j--;
-            if (i > j) break;
-            double kept = values[i];
-            values[i++] = values[j];
-            values[j--] = kept;
+        for (int64_t i = 0; i < n; i++) {
+            const double v = from[i];
+            from[n_smaller] = larger[n_larger] = v;
+            n_smaller += v < pivot;
+            n_larger += v > pivot;
         }
-        if (at <= j) high = j;
-        else if (at >= i) low = i;
-        else break;
+        if (at >= n_smaller && at < n - n_larger) return pivot;
+        if (at < n_smaller) {
+            n = n_smaller;
+            continue;
+        }
+        double *kept = from;
+        at -= n - n_larger;
+        n = n_larger;
+        from = larger;
+        larger = kept;
     }
-    return values[at];
+    return 0;
 }
 
 /* What reaches inputs k to k + n_inputs from others, in shares of each row's rounding: as most rows

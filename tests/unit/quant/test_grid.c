@@ -1,4 +1,5 @@
-/* test_grid.c - rounding to the values of small floats is what its definition says, bit by bit. */
+/* test_grid.c - rounding to the values of small floats is what its definition says, bit by bit, and
+ * what a row's fit finds does not depend on the rows beside it. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +11,7 @@
 #include "quant/method/grid.h"
 #include "tests/support/toys/random.h"
 
-enum { ROWS = SW_SLAB_ROWS };
+enum { ROWS = SW_SLAB_ROWS, FITTED = 40 };
 
 /* In steps of the binade, by division; nothing above the largest value. */
 static double nearest(double v, const sw_num *num)
@@ -88,9 +89,47 @@ static void test_small_floats(void **state)
     assert_true(n >= 2);
 }
 
+/* Candidates are given up where they are lost in all rows: of 64 alike a row's own are. */
+static void each_alone(const sw_qspec *spec, const double *w, const double *weight)
+{
+    double scale[ROWS], zero[ROWS], own_scale[ROWS], own_zero[ROWS], own[FITTED * ROWS];
+
+    sw_grid_fit(scale, zero, w, weight, FITTED, spec);
+    for (int r = 0; r < ROWS; r++) {
+        for (int i = 0; i < FITTED * ROWS; i++) own[i] = w[i - i % ROWS + r];
+        sw_grid_fit(own_scale, own_zero, own, weight, FITTED, spec);
+        for (int i = 0; i < ROWS; i++)
+            if (own_scale[i] != scale[r] || own_zero[i] != zero[r])
+                fail_msg("%s, row %d: have %a and %g, want %a and %g", spec->num->name, r, scale[r],
+                         zero[r], own_scale[i], own_zero[i]);
+    }
+}
+
+static void test_rows_are_fitted_alone(void **state)
+{
+    static const sw_qspec specs[] = {
+        {.is_symmetric = true, .is_sign_free = true, .scale_dtype = SW_DTYPE_F16},
+        {.scale_dtype = SW_DTYPE_F16}, {.is_symmetric = true, .scale_dtype = SW_DTYPE_F32}};
+    static const int bits[] = {4, 4, 8};
+    double w[FITTED * ROWS], weight[FITTED];
+    test_rng rng = {5};
+
+    (void)state;
+    for (int j = 0; j < FITTED; j++) weight[j] = 1e-3 + test_uniform(&rng);
+    for (int i = 0; i < FITTED * ROWS; i++) /* some rows with a weight far from the others */
+        w[i] = test_gauss(&rng) * ldexp(1, i % ROWS % 9) * (i / ROWS == 7 && i % 3 == 0 ? 9 : 1);
+    for (int i = 0; i < 3; i++) {
+        sw_qspec spec = specs[i];
+
+        spec.num = sw_num_by_bits(bits[i]);
+        each_alone(&spec, w, weight);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_small_floats)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_small_floats),
+                                       cmocka_unit_test(test_rows_are_fitted_alone)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
