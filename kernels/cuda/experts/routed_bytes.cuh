@@ -2,13 +2,13 @@
  * E4M3, int8 times int8.
  *
  * As routed_few.cuh, one CTA a multiprocessor, in products of bytes: what a lane multiplies by is
- * the tile as it lies, of int4 made E4M3 (w8a8_small_floats), and sums leave the tensor cores with
- * every stage, since those add E4M3 with some 14 bits (see w8a8_split_k_wgmma.cuh). A stage's sum
- * of int8 is an integer below 2^21, which a float holds. Without groups a sum is multiplied by the
- * scales of its channel and of its row at the end. With groups of W every stage is by its own,
- * and of E4M3 weights X has groups of 128 inputs too; int4 is with inputs of one scale a row. Of
- * blocks a tile has one scale a stage, of whose record the first 16 bytes come. Codes of E4M3 lie
- * in columns (column_tiles.h), always those of blocks.
+ * the tile as it lies, of int4 made E4M3 (w8a8_small_floats). Sums of E4M3 leave the tensor cores
+ * with every stage, since those add them with some 14 bits (see w8a8_split_k_wgmma.cuh); sums of
+ * int8 stay there until the unit ends. Without groups a sum is multiplied by the scales of its
+ * channel and of its row at the end. With groups of W every stage is by its own, and of E4M3
+ * weights X has groups of 128 inputs too; int4 is with inputs of one scale a row. Of blocks a tile
+ * has one scale a stage, of whose record the first 16 bytes come. Codes of E4M3 lie in columns
+ * (column_tiles.h; routed_columns.cuh), always those of blocks.
  *
  *   stage:  X [T][128], W [4 tiles][2 k-tiles], with groups scales [4 tiles] and of X [T]
  *
@@ -216,8 +216,8 @@ static __device__ __forceinline__ float rt_x_scale_of(const rt_args &a, const rt
     return a.x_scales[rt_scale_row<GLU>(a, row)];
 }
 
-/* The scales of a lane's two channels of both tiles, as they are stored; asked for early, as the
- * memory takes a fifth of the time that the stages of a unit of downs do. */
+/* The scales of a lane's two channels of both tiles, as they are stored; asked for early, as waits
+ * for them were a seventh of the time of downs with 64 rows. */
 template <class P, bool GLU> struct rt_channel_scales {
     uint32_t bits[2][2];
 
