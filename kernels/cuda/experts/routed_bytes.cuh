@@ -42,9 +42,6 @@ struct rt_byte_cut {
     static constexpr int x_pieces = 1, x_per_piece = 128, code_pieces = 1, CTAS = 1;
     static constexpr int w_at = at::w_at, s_at = at::s_at, stage_bytes = at::bytes;
     static constexpr int ring_bytes = STAGES * stage_bytes, threads = consumers + COPIERS;
-    /* Where blocks are stored in turns and there is room: see rt_parks. */
-    static constexpr int parks =
-        T > RT_PARK_ROWS && ring_bytes + NWG * 2 * RT_PARK_ROWS * 128 + 1024 <= 226 << 10 ? 2 : 1;
     /* At the barrier of a stage: the warps that copy and, of scales of X, each lane. */
     static constexpr int arrivals = RT_COPY_WARPS + (X_GROUPED ? 32 : 0);
 
@@ -340,8 +337,7 @@ rt_byte_unit(const rt_args &a, const rt_run &run, w8a8_ring<P::STAGES> &ring, co
     for (int i = 0; i < T; i++) total[i % 2][i / 2] = (float)sum[i % 2][i / 2];
     if (!rt_bring_together<P>(total, a, run, u, k0, n, unit.n_rows)) return;
     if constexpr (!P::X_GROUPED) rt_scale_sums<P, GLU>(total, a, channels, x_scale, own.scales);
-    rt_finish<GLU, P::MT, T / 2, P::T>(total, a, unit, {own.park, rt_few<P>::others, 0}, row,
-                                       own.rows);
+    rt_finish<GLU, P::MT, T / 2, P::T>(total, a, unit, {own.park}, row, own.rows);
 }
 
 /* The same of however many rows. */

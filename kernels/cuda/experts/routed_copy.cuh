@@ -33,7 +33,6 @@ template <class CUT> struct rt_cut : CUT {
     static constexpr int x_pieces = NW_STAGE_TILES, x_per_piece = 64; /* inputs of 128 bytes */
     static constexpr int code_pieces = 1; /* of a tile in a stage, each with its like of others */
     static constexpr int CTAS = 1;        /* of a cluster: see rt_run */
-    static constexpr int parks = 1;       /* see rt_parks */
 };
 
 /* The same for E2M1 with scales of SCALE_K inputs, of a CUT of int4 in groups of 128, whose stages

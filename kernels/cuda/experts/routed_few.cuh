@@ -28,8 +28,7 @@
 
 template <class P> struct rt_few {
     static constexpr int park_rows = P::T < 16 ? 16 : P::T > 32 ? 32 : P::T;
-    static constexpr int park_bytes = park_rows * 128 * P::parks; /* of a warpgroup */
-    static constexpr int others = P::parks > 1 ? park_rows * 128 : 0; /* rt_parks */
+    static constexpr int park_bytes = park_rows * 128; /* of a warpgroup */
     /* Ups on their way to the warpgroup of their gates; none where it is the same. */
     static constexpr int ups_at = P::ring_bytes + P::NWG * park_bytes;
     static constexpr int ups_bytes = P::MT > 1 ? 0 : P::T / 2 * 4 * 128;
@@ -113,16 +112,6 @@ template <class P, bool GLU> struct rt_walk {
         if constexpr (P::CTAS > 1) unit.j = unit.j * P::CTAS + (int)sw_cluster_rank();
         from = rt_source_of<GLU, P::TILES>(a, unit, ks);
     }
-    /* Has the block of the unit after this one in the L1 when find asks for it, which waits twice
-     * for what lies in the L2. */
-    __device__ __forceinline__ void look_ahead(const rt_args &a, const rt_run &run) const
-    {
-        const int next = !P::WHOLE || n_whole == 0 ? at + 1
-                         : n_whole > 1             ? at + rt_n_runs<P>()
-                                                   : run.first_cut + run.begin / a.k_stages;
-
-        if (a.lists.blocks) rt_prefetch(a.lists.blocks + next / a.n_units);
-    }
     __device__ __forceinline__ rt_walk(const rt_args &a, const rt_run &run)
     {
         n_whole = run.n_whole;
@@ -133,8 +122,7 @@ template <class P, bool GLU> struct rt_walk {
     /* True where a unit begins. */
     __device__ __forceinline__ bool step(const rt_args &a, const rt_run &run, bool is_last)
     {
-        if (++ks == 1) look_ahead(a, run);
-        if (ks < a.k_stages || is_last) return false;
+        if (++ks < a.k_stages || is_last) return false;
         ks = 0;
         if (!P::WHOLE || n_whole == 0) at++;
         else if (--n_whole) at += rt_n_runs<P>();
@@ -366,7 +354,6 @@ __global__ void __launch_bounds__(rt_few<P>::threads, P::PER_SM)
         const rt_run run = rt_run_of<P>(a);
         const uint32_t group = threadIdx.x / 128;
         const rt_parks parks = {ring + P::ring_bytes + group * rt_few<P>::park_bytes,
-                                rt_few<P>::others,
                                 ring + rt_few<P>::ups_at + group / 2 * rt_few<P>::ups_bytes};
         nw_ring<P> at = {ring, full, empty, 0, 0};
 

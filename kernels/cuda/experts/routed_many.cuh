@@ -154,7 +154,7 @@ static __device__ __forceinline__ void rt_many_unit(const rt_args &a, const rt_n
 
     nw_clear<P>(total, 0);
     nw_multiply_through<P>(total, ring, tile0, a.k_stages, at->nobody);
-    rt_finish<GLU, P::MT, P::T / 2, ROWS>(total, a, unit, {at->park, 0, 0}, row, rows);
+    rt_finish<GLU, P::MT, P::T / 2, ROWS>(total, a, unit, {at->park}, row, rows);
     at->s = ring.s, at->parity = ring.parity;
 }
 

@@ -40,34 +40,22 @@ static __device__ __forceinline__ float2 rt_shares(const rt_rows<ROWS> *rows, in
     return make_float2(__uint_as_float(v.x), __uint_as_float(v.y));
 }
 
-/* Of a warpgroup, in shared memory: where rows are on their way to memory, how far from there
- * others are (0: there is one place, which is emptied before it is filled again), and where ups are
- * on theirs from the warpgroup that multiplied them to that of their gates: [float4][thread]. */
-struct rt_parks {
-    uint32_t rows, others, ups;
-};
-
 /* The 64 channels from channel0 on of the rows of a block, as a lane holds them after products, to
- * 16-bit rows: with IS_PAIR those of pairs, times their shares, else sorted ones. `tile`: how many
- * of the unit have been stored. */
+ * 16-bit rows: with IS_PAIR those of pairs, times their shares, else sorted ones. */
 template <int N, bool IS_PAIR, int ROWS>
 static __device__ __forceinline__ void rt_store(const float (&v)[N], const rt_args &a,
-                                                const rt_note &unit, int channel0, rt_parks parks,
-                                                int tile, const rt_rows<ROWS> *rows)
+                                                const rt_note &unit, int channel0, uint32_t park,
+                                                const rt_rows<ROWS> *rows)
 {
     constexpr int T = 2 * N, CHUNK = T < RT_PARK_ROWS ? T : RT_PARK_ROWS;
     const int group = rt_group(), thread = (int)threadIdx.x % 128, lane = thread % 32;
-    const int row = lane % 8, matrix = lane / 8;
-    const uint32_t of_lane = (uint32_t)((matrix / 2 * 8 + row) * 128 +
-                                        ((thread / 32 * 2 + matrix % 2) ^ row) * 16);
+    int row = lane % 8, matrix = lane / 8;
+    uint32_t to = park + (uint32_t)((matrix / 2 * 8 + row) * 128 +
+                                    ((thread / 32 * 2 + matrix % 2) ^ row) * 16);
 
 #pragma unroll
     for (int t = 0; t < T; t += CHUNK) {
-        const int turn = tile * (T / CHUNK) + t / CHUNK;
-        const uint32_t park = parks.rows + (uint32_t)(turn % 2) * parks.others, to = park + of_lane;
-
-        /* Of two places a turn's rows are read before the meeting of the turn behind it. */
-        if (turn == 0 || !parks.others) sw_named_sync(2 + group, 128);
+        sw_named_sync(2 + group, 128);
 #pragma unroll
         for (int j = 0; j < (CHUNK + 8) / 16; j++) {
             uint32_t out[4] = {};
@@ -112,6 +100,12 @@ static __device__ __forceinline__ float2 rt_bias(const float *bias, int64_t chan
 
     return make_float2(bias && at < end ? bias[at] : 0, bias && at + 8 < end ? bias[at + 8] : 0);
 }
+
+/* Of a warpgroup, in shared memory: where rows are on their way to memory, and where ups are on
+ * theirs from the warpgroup that multiplied them to that of their gates: [float4][thread]. */
+struct rt_parks {
+    uint32_t rows, ups;
+};
 
 #define RT_UPS_BARRIER 6 /* and the next, of two pairs of warpgroups, behind those of rt_store */
 
@@ -167,12 +161,12 @@ static __device__ __forceinline__ void rt_finish_glu(float (&total)[MT][N], cons
         to[2] = rt_glu(a, fmaf(to[2], unit.factor, g.y), fmaf(up.z, unit.factor, u.y));
         to[3] = rt_glu(a, fmaf(to[3], unit.factor, g.y), fmaf(up.w, unit.factor, u.y));
     }
-    rt_store<N, false, ROWS>(total[0], a, unit, channel0, parks, 0, nullptr);
+    rt_store<N, false, ROWS>(total[0], a, unit, channel0, parks.rows, nullptr);
 }
 
 template <int MT, int N, int ROWS>
 static __device__ __forceinline__ void rt_finish_down(float (&total)[MT][N], const rt_args &a,
-                                                      const rt_note &unit, rt_parks parks,
+                                                      const rt_note &unit, uint32_t park,
                                                       const rt_row &row, rt_rows<ROWS> *rows)
 {
     int channel0 = (rt_uniform(unit.j) * 4 + rt_group() * MT) * 64;
@@ -191,7 +185,7 @@ static __device__ __forceinline__ void rt_finish_down(float (&total)[MT][N], con
 #pragma unroll
     for (int m = 0; m < MT; m++)
         if (channel0 + m * 64 < a.n_out)
-            rt_store<N, true, ROWS>(total[m], a, unit, channel0 + m * 64, parks, m, rows);
+            rt_store<N, true, ROWS>(total[m], a, unit, channel0 + m * 64, park, rows);
 }
 
 template <bool GLU, int MT, int N, int ROWS>
@@ -200,7 +194,7 @@ static __device__ __forceinline__ void rt_finish(float (&total)[MT][N], const rt
                                                  const rt_row &row, rt_rows<ROWS> *rows)
 {
     if constexpr (GLU) rt_finish_glu<MT, N, ROWS>(total, a, unit, parks);
-    else rt_finish_down<MT, N, ROWS>(total, a, unit, parks, row, rows);
+    else rt_finish_down<MT, N, ROWS>(total, a, unit, parks.rows, row, rows);
 }
 
 #endif

@@ -53,13 +53,6 @@ static __device__ __forceinline__ int rt_rotated(int at, int first, int band_n, 
     return (at + round * (band_n - (n_runs - 1) % band_n)) % band_n;
 }
 
-/* Has a block, which lies in two lines of memory at most, brought to the L1. */
-static __device__ __forceinline__ void rt_prefetch(const rt_block *b)
-{
-    asm volatile("prefetch.global.L1 [%0];\nprefetch.global.L1 [%1];" ::"l"(b),
-                 "l"((const char *)(b + 1) - 4));
-}
-
 /* Unit u: the blocks of a band take turns for each j. n_runs: see rt_rotated; 0: as they lie. */
 template <bool GLU>
 static __device__ __forceinline__ rt_unit rt_unit_of(const rt_args &a, int u, int n_runs = 0)
