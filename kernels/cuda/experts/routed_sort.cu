@@ -83,8 +83,8 @@ static __device__ void add_up_runs(const rt_sort_args &a, int *counts, rt_starts
 
         if (is_there) starts->part[part][i] = add_up<false>(at, a.n_experts, n, 0);
         __syncthreads();
-        for (int p = 0; p < part; p++) before += starts->part[p][i];
         if (is_there) {
+            for (int p = 0; p < part; p++) before += starts->part[p][i];
             const int sum = add_up<true>(at, a.n_experts, n, before);
 
             if (part == PARTS - 1) {
