@@ -16,7 +16,7 @@
 #define POW2_FIRST (-2) /* powers of two tried around the one of the range */
 #define POW2_STEPS 4
 #define ZERO_REACH 1 /* neighbouring zero points tried on either side */
-#define SOME 16
+#define LOOK_COLS 16 /* columns of a candidate's error between looks whether it is lost */
 
 static SW_HOT void group_range(double *low, double *high, const double *w, int64_t n)
 {
@@ -219,9 +219,9 @@ static void grid_error(double *error, const double *best, const double *w, const
         low[r] = -zero[r];
         high[r] = code_max - zero[r];
     }
-    for (int64_t j = 0; j < n && !all_lost(error, best); j += SOME)
-        add_grid_errors(error, w + j * ROWS, weight + j, sw_min_i64(SOME, n - j), scale, inverse,
-                        low, high);
+    for (int64_t j = 0; j < n && !all_lost(error, best); j += LOOK_COLS)
+        add_grid_errors(error, w + j * ROWS, weight + j, sw_min_i64(LOOK_COLS, n - j), scale,
+                        inverse, low, high);
 }
 
 /* Least-squares scale for the codes that the present scale gives. */

@@ -71,7 +71,7 @@ typedef struct rt_args {
     /* Inputs of bytes: what their codes are to be multiplied by, of rows or of groups of 128 inputs
      * and rows, and of how many rows: sorted ones, but of one token its only one with GLU. */
     const float *x_scales;
-    int x_rows, top_k;
+    int x_rows;
     float *partials;       /* [CTAs], see routed_few.cuh */
     int *flags;            /* [CTAs], zero before and after: a partial sum is there */
     float slope, limit, shift; /* g = min(g, limit): g / (1 + exp(-slope g)) (u + shift), u within

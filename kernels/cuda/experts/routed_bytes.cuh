@@ -107,7 +107,7 @@ static __device__ __forceinline__ uint32_t rt_scale_shift(const rt_args &a, int 
 }
 
 static __device__ __forceinline__ rt_whole_scales rt_scales_of(const rt_args &a,
-                                                                const rt_source &s, int ks)
+                                                               const rt_source &s, int ks)
 {
     const uint32_t shift = rt_scale_shift(a, ks, s.x_row);
     const float *at = a.x_scales + (int64_t)ks * a.x_rows + s.x_row;
@@ -195,14 +195,6 @@ static __device__ __forceinline__ void rt_byte_prepare(const CUtensorMap &x, uin
 
 /* ---- the end of a unit ---- */
 
-static __device__ __forceinline__ float rt_float(const uint8_t *scales, const rt_args &a, int64_t i)
-{
-    if (a.nw.scale_bytes == 4) return ((const float *)scales)[i];
-    if (a.nw.scales_are_bf16)
-        return __uint_as_float((uint32_t)((const uint16_t *)scales)[i] << 16);
-    return __half2float(((const __half *)scales)[i]);
-}
-
 /* What a row's codes are to be multiplied by, of thread threadIdx.x % 128; asked for early. */
 template <class P, bool GLU>
 static __device__ __forceinline__ float rt_x_scale_of(const rt_args &a, const rt_note &unit)
@@ -227,18 +219,12 @@ template <class P, bool GLU> struct rt_channel_scales {
             const int tile = rt_tile<GLU>(a, unit.j, rt_group() * 2 + i / 2);
             const int64_t at = (int64_t)tile * 64 + 2 * slot + i % 2;
 
-            bits[i / 2][i % 2] = a.nw.scale_bytes == 4 ? ((const uint32_t *)unit.scales)[at]
-                                                       : ((const uint16_t *)unit.scales)[at];
+            bits[i / 2][i % 2] = rt_scale_bits(unit.scales, a, at);
         }
     }
     __device__ __forceinline__ float of(const rt_args &a, int m, int i) const
     {
-        const uint32_t v = bits[m][i];
-
-        if (P::GROUPED) return 1;
-        if (a.nw.scale_bytes == 4) return __uint_as_float(v) * w8a8_code_scale(P::KIND);
-        if (a.nw.scales_are_bf16) return __uint_as_float(v << 16) * w8a8_code_scale(P::KIND);
-        return __half2float(__ushort_as_half((unsigned short)v)) * w8a8_code_scale(P::KIND);
+        return P::GROUPED ? 1 : rt_scale_value(bits[m][i], a) * w8a8_code_scale(P::KIND);
     }
 };
 
@@ -268,46 +254,29 @@ rt_scale_sums(float (&total)[2][N], const rt_args &a, const rt_channel_scales<P,
 
 /* ---- the whole ---- */
 
-/* int8, whose sums stay in the tensor cores, to sums that are zeros. */
-template <class P, int T>
-static __device__ __forceinline__ void rt_byte_multiply(int (&sum)[2][T / 2],
-                                                        w8a8_ring<P::STAGES> &ring,
-                                                        const rt_args &, int n_stages)
-{
-    w8a8_ring<P::STAGES> at = ring;
-    w8a8_args args = {};
-    w8a8_place place = {};
-
-    at.stages += (uint32_t)(P::T - T) * 128;
-    place.n_stages = n_stages;
-    w8a8_multiply<P::KIND, T, P::MT, P::NWG>(sum, at, args, place);
-    ring.s = at.s, ring.parity = at.parity;
-}
-
-template <class P, int T>
-static __device__ __forceinline__ void rt_byte_multiply(float (&total)[2][T / 2],
+/* The sums of n_stages stages, to `sum`, which is zeros; those of int8 stay in the tensor cores. */
+template <class P, int T, typename type>
+static __device__ __forceinline__ void rt_byte_multiply(type (&sum)[2][T / 2],
                                                         w8a8_ring<P::STAGES> &ring,
                                                         const rt_args &a, int n_stages)
 {
+    constexpr int AT_ONCE = rt_rows_at_once<P, T>();
     w8a8_ring<P::STAGES> at = ring;
     w8a8_args args = {};
     w8a8_place place = {};
 
     at.stages += (uint32_t)(P::T - T) * 128;
-    if constexpr (P::COLUMNS) {
-        constexpr int AT_ONCE = rt_rows_at_once<P, T>();
-
-        if constexpr (AT_ONCE) rt_column_stages<P, T, AT_ONCE>(total, at, a, n_stages);
-        else rt_column_tiles<P, T>(total, at, a, n_stages);
-        ring.s = at.s, ring.parity = at.parity;
-        return;
-    }
     args.scale_bytes = a.nw.scale_bytes;
     args.scales_are_bf16 = a.nw.scales_are_bf16;
     args.record_bytes = P::record_room;
     args.has_x_groups = P::X_GROUPED;
     place.n_stages = n_stages;
-    w8a8_multiply_stages<P::KIND, T, P::MT, P::NWG, 0, P::GROUPED>(total, at, args, place);
+    if constexpr (P::KIND == W8A8_INT8)
+        w8a8_multiply<P::KIND, T, P::MT, P::NWG>(sum, at, args, place);
+    else if constexpr (!P::COLUMNS)
+        w8a8_multiply_stages<P::KIND, T, P::MT, P::NWG, 0, P::GROUPED>(sum, at, args, place);
+    else if constexpr (AT_ONCE) rt_column_stages<P, T, AT_ONCE>(sum, at, a, n_stages);
+    else rt_column_tiles<P, T>(sum, at, a, n_stages);
     ring.s = at.s, ring.parity = at.parity;
 }
 

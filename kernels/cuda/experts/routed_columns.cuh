@@ -9,16 +9,6 @@
 
 #define RT_AT_ONCE 32 /* rows of which a thread has registers for both tiles' products */
 
-/* The first of a record of scales, which are all alike. */
-static __device__ __forceinline__ float rt_first_scale(uint32_t record, const rt_args &a)
-{
-    const uint32_t v = sw_shared4(record);
-
-    if (a.nw.scale_bytes == 4) return __uint_as_float(v);
-    if (a.nw.scales_are_bf16) return __uint_as_float(v << 16);
-    return __half2float(__ushort_as_half((unsigned short)v));
-}
-
 /* What a sum of a stage is multiplied by: nothing yet, where scales do not change along k. */
 template <bool BLOCKS> struct rt_column_scale {
     __device__ __forceinline__ void load(uint32_t, const rt_args &) {}
@@ -39,7 +29,7 @@ template <> struct rt_column_scale<true> {
 
     __device__ __forceinline__ void load(uint32_t record, const rt_args &a)
     {
-        w = rt_first_scale(record, a);
+        w = rt_scale_value(sw_shared4(record), a); /* those of a record are all alike */
     }
     template <int N>
     __device__ __forceinline__ void add(float *total, float (&sum)[N], uint32_t x_scales) const

@@ -337,7 +337,6 @@ static rt_args args_of(const sw_routed *p, const sw_routed_plan *plan, const rt_
         a.record_bytes = 64 * 128 / plan->scale_k;
         a.factor = plan->scale_k == 32 ? 0x1p64f : 0x1p8f;
     }
-    a.top_k = p->top_k;
     a.partials = w->partials;
     a.flags = p->flags;
     a.slope = 1, a.limit = INFINITY, a.shift = 0;

@@ -293,6 +293,12 @@ static __device__ __forceinline__ void rt_tall_pass(ring_type &ring, int n)
 
 /* ---- the end of a unit ---- */
 
+static __device__ __forceinline__ float rt_float(const uint8_t *scales, const rt_args &a, int64_t i)
+{
+    if (a.nw.scale_bytes == 4) return ((const float *)scales)[i];
+    return rt_scale_value(((const uint16_t *)scales)[i], a);
+}
+
 /* Fetches the scales of the unit's channels, for all of the warpgroup. */
 template <class P, bool GLU>
 static __device__ __forceinline__ void rt_tall_fetch_scales(const rt_args &a, rt_tall_rows *rows)

@@ -13,6 +13,8 @@
 #ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_UNIT_CUH
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_UNIT_CUH
 
+#include <cuda_fp16.h>
+
 #include "kernels/cuda/experts/routed_args.h"
 
 #define RT_TILES 4 /* of a unit, where a cut has no other number */
@@ -84,6 +86,22 @@ static __device__ __forceinline__ int rt_uniform(int v) { return __shfl_sync(~0u
 
 /* The warpgroup of a thread. */
 static __device__ __forceinline__ int rt_group(void) { return rt_uniform((int)threadIdx.x / 128); }
+
+/* A scale as it is stored, from its number `bits`, of which the lower 16 may be all of it. */
+static __device__ __forceinline__ float rt_scale_value(uint32_t bits, const rt_args &a)
+{
+    if (a.nw.scale_bytes == 4) return __uint_as_float(bits);
+    if (a.nw.scales_are_bf16) return __uint_as_float(bits << 16);
+    return __half2float(__ushort_as_half((unsigned short)bits));
+}
+
+/* Scale number i of those at `scales`, as it is stored. */
+static __device__ __forceinline__ uint32_t rt_scale_bits(const uint8_t *scales, const rt_args &a,
+                                                         int64_t i)
+{
+    if (a.nw.scale_bytes == 4) return ((const uint32_t *)scales)[i];
+    return ((const uint16_t *)scales)[i];
+}
 
 static __device__ __forceinline__ int rt_n_blocks(const rt_args &a)
 {

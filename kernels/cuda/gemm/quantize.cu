@@ -3,9 +3,9 @@
  * Warps of a CTA work on a token as a team: each thread loads slices of 16 inputs, which stay in
  * registers between finding the scale and making the codes. There are two ways to deal tokens out:
  *
- *   apart  a CTA a token, as few threads as its slices need, as many CTAs beside each other as fit;
- *          of rows that a warp holds several, as a multiprocessor starts a CTA no faster than it
- *          quantizes a row of 768 inputs
+ *   apart  a CTA a token, as few threads as its slices need, as many CTAs beside each other as fit.
+ *          Where a warp holds a token, a CTA has several: to start one takes a multiprocessor as
+ *          long as it takes to quantize 768 inputs
  *   wave   a CTA a multiprocessor, all of X in registers at once, several tokens a CTA
  *
  * Waves are for X that fits the registers of the device, some hundred tokens: the product ahead

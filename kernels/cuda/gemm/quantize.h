@@ -13,8 +13,8 @@ extern "C" {
 typedef struct sw_quantize_way {
     const char *name;
     int held;     /* slices a thread; 0: rows of any alignment and length, read twice */
-    bool is_wave; /* a CTA has a multiprocessor and several tokens, which else those of one warp
-                     have alone, and rows fit what is held */
+    bool is_wave; /* a CTA has a multiprocessor to itself and several tokens, and rows fit what is
+                     held; else a CTA has several tokens only where each has one warp */
     int64_t tokens_min, inputs_min; /* of X, from which on it suits */
 } sw_quantize_way;
 
