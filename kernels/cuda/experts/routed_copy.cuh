@@ -23,7 +23,7 @@ template <class CUT> struct rt_long_batches : CUT {
 template <class CUT> struct rt_cut : CUT {
     static constexpr int pair_bytes = NW_STAGE_TILES * NW_BLOCK_BYTES; /* of a tile in a stage */
     static constexpr int record_room = 128, TILES = RT_TILES;
-    static constexpr bool FUSED = CUT::MODE == NW_SCALED; /* see SW_ROUTED_SCALE_END */
+    static constexpr bool FUSED = true; /* see SW_ROUTED_SCALE_END */
     static constexpr bool BLOCKS = false; /* scales of a record are alike, so 16 bytes of it do */
     /* See rt_run_of: rows that 264 CTAs, far apart, read again with every unit outgrow the L2 from
      * some 8 of 14 KB on. */
@@ -40,7 +40,7 @@ template <class CUT> struct rt_cut : CUT {
 template <class CUT, int SCALE_K_> struct rt_e2m1_cut : rt_cut<CUT> {
     static constexpr int KIND = NW_E2M1, SCALE_K = SCALE_K_;
     static constexpr bool FUSED = false;
-    static constexpr int record_room = 4 * 128;
+    static constexpr int record_room = NW_STAGE_TILES * 64 / SCALE_K * 64;
     static constexpr int stage_bytes = (CUT::s_at + CUT::NT * record_room + 1023) / 1024 * 1024;
     static constexpr int ring_bytes = CUT::STAGES * stage_bytes;
     static constexpr int shared_bytes = CUT::shared_bytes + ring_bytes -

@@ -34,6 +34,7 @@ template <class P> struct rt_few {
     static constexpr int ups_bytes = P::MT > 1 ? 0 : P::T / 2 * 4 * 128;
     static constexpr int shared_bytes = ups_at + P::NWG / 2 * ups_bytes + 1024;
     static constexpr int partial_floats = P::T * P::C;
+    static constexpr float unit = P::MODE == NW_GROUPS ? NW_WHOLE_UNIT : 1; /* of sums */
     /* Registers are a multiprocessor quarter's, of which four warpgroups and two warps would leave
      * those that multiply 96: a whole warpgroup copies then, and gives them of its own. */
     static constexpr bool moves = P::MT == 1;
@@ -302,11 +303,12 @@ static __device__ __forceinline__ void rt_few_consume(const rt_args &a, const rt
         float total[P::MT][P::T / 2] = {};
 
         ring.wait();
-        const rt_note unit = notes[ring.s];
+        rt_note unit = notes[ring.s];
         const rt_row row = rt_row_of<GLU>(a, unit);
 
         if constexpr (P::MODE == NW_GROUPS) nw_multiply_groups<P>(total, a.nw, tile0, n, ring);
         else nw_multiply_through<P>(total, ring, tile0, n, nobody);
+        unit.factor *= 1 / rt_few<P>::unit;
         if (left > 0) left--;
         else stage += n;
         if (rt_bring_together<P>(total, a, run, u, k0, n, unit.n_rows))
@@ -319,11 +321,11 @@ __global__ void __launch_bounds__(rt_few<P>::threads, P::PER_SM)
     swk_routed_few_sm90(const __grid_constant__ CUtensorMap x, const rt_args a)
 {
     extern __shared__ uint8_t s_bytes[];
-    __shared__ uint64_t s_full[P::STAGES], s_empty[P::STAGES], s_nobody;
+    __shared__ uint64_t s_bars[2][P::STAGES], s_nobody;
     __shared__ rt_rows<P::T> s_rows[P::NWG];
     __shared__ rt_note s_notes[P::STAGES];
     uint32_t ring = (sw_smem_addr(s_bytes) + 1023) & ~1023u;
-    uint32_t full = sw_smem_addr(s_full), empty = sw_smem_addr(s_empty);
+    uint32_t full = sw_smem_addr(s_bars), empty = full + 8 * P::STAGES;
     /* From lane 0, so that the compiler knows that a warp does not diverge here. */
     int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
 
@@ -355,7 +357,9 @@ __global__ void __launch_bounds__(rt_few<P>::threads, P::PER_SM)
         const uint32_t group = threadIdx.x / 128;
         const rt_parks parks = {ring + P::ring_bytes + group * rt_few<P>::park_bytes,
                                 ring + rt_few<P>::ups_at + group / 2 * rt_few<P>::ups_bytes};
-        nw_ring<P> at = {ring, full, empty, 0, 0};
+        /* From a lane, so that it is kept: made anew with every stage it takes a special register. */
+        full = __shfl_sync(~0u, full, 0);
+        nw_ring<P> at = {ring, full, full + 8 * P::STAGES, 0, 0};
 
         sw_grid_wait_previous();
         rt_few_consume<P, GLU>(a, run, at, parks, s_notes, s_rows + group, sw_smem_addr(&s_nobody));
