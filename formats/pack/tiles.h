@@ -61,6 +61,7 @@ typedef struct sw_tiles {
     bool in_columns;         /* codes on a device are in the order of kernels/cuda/gemm/
                                 column_tiles.h: for those that say that they take it */
     bool is_sign_magnitude;  /* codes of 4 bits on a device are as sign_tiles.h there has them */
+    bool is_e2m1_spread;     /* codes of E2M1 likewise: e2m1_tiles.h */
     float global_scale;      /* as in sw_qtensor */
     float input_scale;
     const int32_t *outlier_cols;    /* as in sw_qtensor; NULL without any */

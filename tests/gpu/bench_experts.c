@@ -169,6 +169,7 @@ static void order_codes(layer *l, sw_tiles *t, uint8_t *d_codes)
         bench_must(1, err.text);
     t->in_columns = all.in_columns;
     t->is_sign_magnitude = all.is_sign_magnitude;
+    t->is_e2m1_spread = all.is_e2m1_spread;
 }
 
 static void make_weights(layer *l)

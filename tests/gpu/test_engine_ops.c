@@ -13,6 +13,7 @@
 #include "formats/num/act.h"
 #include "kernels/cuda/attention/attention_decode.h"
 #include "kernels/cuda/attention/attention_wgmma.h"
+#include "kernels/cuda/gemm/column_tiles.h"
 #include "kernels/cuda/ops/engine_ops.h"
 #include "kernels/device.h"
 #include "kernels/engine/attention.h"
@@ -375,8 +376,11 @@ static void test_cache(void **state)
 
 /* ---- tiles and rounding: bit by bit ---- */
 
-static void check_tiles(const sw_qtensor *q)
+/* As files have them, or with `orders` as grouped experts want them where they are E2M1. */
+static void check_tiles(const sw_qtensor *q, bool orders)
 {
+    const sw_act none = {0};
+    const sw_cuda_device hopper = {90, 132};
     const int64_t n = q->n_out * q->k_in;
     uint8_t *codes = malloc((size_t)sw_tiles_codes_bytes(q->spec.num, q->n_out, q->k_in));
     uint8_t *zeros = malloc((size_t)sw_tiles_zeros_bytes(q->n_out, q->n_groups));
@@ -393,6 +397,8 @@ static void check_tiles(const sw_qtensor *q)
     t.codes = device_copy(gpu, codes, sw_tiles_codes_bytes(q->spec.num, q->n_out, q->k_in));
     t.scales = device_copy(gpu, scales, scales_bytes);
     if (q->zeros) t.zeros = device_copy(gpu, zeros, sw_tiles_zeros_bytes(q->n_out, q->n_groups));
+    if (orders) MUST(sw_column_tiles_order_expert(&t, &none, &hopper, how.stream, err));
+    assert_int_equal(t.is_e2m1_spread, orders && q->spec.num == &sw_nums[SW_NUM_E2M1]);
     MUST(sw_device_take(&d_out, gpu, n, 2, "test", err));
     MUST(sw_device_fill(gpu, d_out, 0xff, 2 * n, err));
     MUST(sw_cuda_tiles_decode(d_out, &t, how, err));
@@ -415,12 +421,13 @@ static void test_tiles(void **state)
     for (int i = 0; i < 8; i++) {
         sw_gen_qtensor(&q, bits[i / 2], i % 2, i % 3 ? 64 : 0, i % 2 ? SW_DTYPE_F16 : SW_DTYPE_BF16,
                        200, 192 + 16 * i, SW_GEN_RANDOM, 0, (uint64_t)i);
-        check_tiles(&q);
+        check_tiles(&q, false);
         sw_qtensor_free(&q);
     }
     for (int i = 0; i < SW_GEN_FLOATS; i++) {
         sw_gen_float_qtensor(&q, i, 256, 256, (uint64_t)i);
-        check_tiles(&q);
+        check_tiles(&q, false);
+        check_tiles(&q, q.spec.num == &sw_nums[SW_NUM_E2M1]);
         sw_qtensor_free(&q);
     }
 }

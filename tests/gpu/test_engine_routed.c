@@ -118,7 +118,8 @@ static void check_alone(const quantized_lm *q)
     MUST(sw_device_block_load(&block, engine, &q->m.lm.blocks[1], err));
     if (is_e2m1) MUST(sw_device_weight_load_dense(&plain, engine, &store, down, err));
     else MUST(sw_device_weight_load(&plain, engine, &store, &down, 1, err));
-    assert_true(is_e2m1 || (block->experts[2][1].tiles.in_columns && !plain.tiles.in_columns));
+    assert_true(is_e2m1 ? block->experts[2][1].tiles.is_e2m1_spread
+                        : block->experts[2][1].tiles.in_columns && !plain.tiles.in_columns);
     MUST(sw_device_store_copy((void **)&d_x, &store, x, n_x * 2, "inputs", err));
     MUST(SW_STORE_TAKE(&d_y, &store, n_y, "outputs", err));
     for (int i = 0; i < 2; i++) {

@@ -12,7 +12,7 @@ else
 EMU_HEAVY := $(addprefix kernels/cuda/,ops/mixers/gated_delta.cu ops/mixers/ssd.cu decode/engine_one.cu)
 EMU_MMA   := kernels/cuda/gemm/any_device/mma.cu $(filter $(BUILD)/gen/kernels/cuda/gemm/any_device/%,$(CUDA_GEN))
 EMU_LIGHT := $(filter-out $(EMU_HEAVY),$(filter kernels/cuda/ops/% kernels/cuda/solver/%,$(CUDA_SRC))) \
-             $(addprefix kernels/cuda/gemm/,quantize.cu gemm.cu marlin_tiles.cu column_tiles.cu sign_tiles.cu) kernels/cuda/attention/engine_decode.cu \
+             $(addprefix kernels/cuda/gemm/,quantize.cu gemm.cu marlin_tiles.cu column_tiles.cu sign_tiles.cu e2m1_tiles.cu) kernels/cuda/attention/engine_decode.cu \
              $(addprefix kernels/cuda/decode/,dense_few.cu quantize_made.cu) kernels/cuda/experts/router.cu tests/gpu/support/gpu_ref.cu
 EMU_TESTS := test_dense_few test_engine_ops test_newest_key test_expert_lists test_made_codes test_norms test_quantizers test_router test_scores \
              test_solver test_solver_sums

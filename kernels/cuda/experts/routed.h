@@ -15,7 +15,8 @@
  *          SW_ROUTED_SCALE_END; inputs of 16 bits
  *   E2M1   with an E8M0 scale for 32 inputs (MXFP4), of 2^-61 to 2^65, or an E4M3 one without a
  *          sign for 16 and one for all (NVFP4); inputs of 16 bits; the hidden size a multiple of
- *          64. Smaller scales of E8M0 lose bits of what is below 2^-63
+ *          64. Codes are in the order of gemm/e2m1_tiles.h. Smaller scales of E8M0 lose bits of
+ *          what is below 2^-63
  *   E4M3   inputs in E4M3 with a scale a token, weights with one a channel; or both in groups of
  *          128 inputs. X, and h after it, is quantized as formats/num/act.h defines, by a kernel
  *          of its own each. In columns (gemm/column_tiles.h) too, those of groups with scales of

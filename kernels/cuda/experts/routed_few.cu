@@ -17,18 +17,19 @@
       (const void *)swk_routed_few_sm90<__VA_ARGS__, false>},  \
      rt_few<__VA_ARGS__>::shared_bytes, rt_few<__VA_ARGS__>::threads, __VA_ARGS__::box,        \
      __VA_ARGS__::PER_SM, rt_few<__VA_ARGS__>::partial_floats}
-#define RT_ROW(T, STAGES)                                                        \
+/* STAGES_16: of scales of 16 inputs, of which a stage has the most. */
+#define RT_ROW(T, STAGES, STAGES_16)                                             \
     {RT_ENTRY(T, RT_INT4(T, STAGES)), RT_ENTRY(T, RT_E2M1(T, STAGES, 32)),       \
-     RT_ENTRY(T, RT_E2M1(T, STAGES, 16))}
+     RT_ENTRY(T, RT_E2M1(T, STAGES_16, 16))}
 #define RT_ONE_TILE_ROW(T, STAGES)                                               \
     {RT_ENTRY(T, rt_cut<RT_ONE_TILE(T, STAGES)>),                                \
      RT_ENTRY(T, rt_e2m1_cut<RT_ONE_TILE(T, STAGES), 32>),                       \
      RT_ENTRY(T, rt_e2m1_cut<RT_ONE_TILE(T, STAGES), 16>)}
 
 static const rt_kernel kernels[][3] = {
-    RT_ROW(8, 5),
+    RT_ROW(8, 5, 5),
 #ifndef SW_CUDA_QUICK
-    RT_ROW(16, 4), RT_ROW(32, 4), RT_ONE_TILE_ROW(48, 6), RT_ONE_TILE_ROW(64, 5),
+    RT_ROW(16, 4, 4), RT_ROW(32, 4, 3), RT_ONE_TILE_ROW(48, 6), RT_ONE_TILE_ROW(64, 5),
 #endif
 };
 

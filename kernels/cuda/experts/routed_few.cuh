@@ -25,6 +25,8 @@
 
 #define RT_FEW_COPIER 32 /* registers of a thread where a warpgroup copies for four others */
 #define RT_FEW_CONSUMER 112
+/* Shared memory beside the ring: barriers, notes, rows of pairs; 1 KB of a CTA that CUDA keeps. */
+#define RT_FEW_OTHER_BYTES (1024 + (P::T > 32 ? 2304 : 720))
 
 template <class P> struct rt_few {
     static constexpr int park_rows = P::T < 16 ? 16 : P::T > 32 ? 32 : P::T;
@@ -41,7 +43,8 @@ template <class P> struct rt_few {
     static constexpr int threads = P::consumers + (moves ? 128 : RT_COPY_WARPS * 32);
     static_assert(!moves || P::consumers * RT_FEW_CONSUMER + 128 * RT_FEW_COPIER <=
                                 65536 / threads / 8 * 8 * threads, "the pool of a CTA");
-    static_assert(shared_bytes * P::PER_SM <= 226 << 10, "a multiprocessor has 227 KB");
+    static_assert((shared_bytes + RT_FEW_OTHER_BYTES) * P::PER_SM <= 228 << 10,
+                  "a multiprocessor has 228 KB");
 };
 
 /* The work of a CTA: n_whole units, of which those of all CTAs lie side by side, then a run of the
@@ -357,7 +360,7 @@ __global__ void __launch_bounds__(rt_few<P>::threads, P::PER_SM)
         const uint32_t group = threadIdx.x / 128;
         const rt_parks parks = {ring + P::ring_bytes + group * rt_few<P>::park_bytes,
                                 ring + rt_few<P>::ups_at + group / 2 * rt_few<P>::ups_bytes};
-        /* From a lane, so that it is kept: made anew with every stage it takes a special register. */
+        /* From a lane, so that it is kept: the compiler makes it of a special register else. */
         full = __shfl_sync(~0u, full, 0);
         nw_ring<P> at = {ring, full, full + 8 * P::STAGES, 0, 0};
 

@@ -77,12 +77,12 @@ static bool is_int4(const sw_tiles *t)
            t->spec.group_elems % 128 == 0;
 }
 
-/* Inputs of a scale of E2M1 weights: 32 of MXFP4, 16 of NVFP4, 0: neither. */
+/* Inputs of a scale of E2M1 weights: 32 of MXFP4, 16 of NVFP4, 0: neither, or codes as stored. */
 static int e2m1_scale_k(const sw_tiles *t)
 {
     const sw_qspec *s = &t->spec;
 
-    if (s->num != &sw_nums[SW_NUM_E2M1]) return 0;
+    if (s->num != &sw_nums[SW_NUM_E2M1] || !t->is_e2m1_spread) return 0;
     if (s->scale_dtype == SW_DTYPE_F8_E8M0 && s->group_elems == 32) return 32;
     return s->scale_dtype == SW_DTYPE_F8_E4M3 && s->group_elems == 16 ? 16 : 0;
 }

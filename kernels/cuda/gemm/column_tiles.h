@@ -32,7 +32,8 @@ extern "C" {
 sw_code sw_column_tiles_order(sw_tiles *d_tiles, const sw_act *act, const sw_cuda_device *device,
                               void *stream, sw_err *err) SW_MUST_USE;
 /* The same of weights that grouped products of experts (kernels/cuda/experts/routed.h) are to read,
- * which take E4M3 with scales of channels so too, as single products do not. */
+ * which take E4M3 with scales of channels so too, as single products do not; and of E2M1, which
+ * goes to the order of e2m1_tiles.h. */
 sw_code sw_column_tiles_order_expert(sw_tiles *d_tiles, const sw_act *act,
                                      const sw_cuda_device *device, void *stream,
                                      sw_err *err) SW_MUST_USE;

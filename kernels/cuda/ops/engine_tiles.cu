@@ -13,6 +13,7 @@ struct decode_args {
     const void *scales;
     int64_t n_out, k_in, n_groups, group_elems, k_tiles, n_words;
     int bits;
+    bool is_e2m1_spread;
     sw_dtype scale_dtype;
     float global, sym_zero;
     float values[256]; /* what each code stands for, before the zero point */
@@ -48,6 +49,23 @@ static __device__ float scale_at(const decode_args &a, int64_t at)
     }
 }
 
+/* Code j of a half of a word in the order of e2m1_tiles.h. */
+static __device__ int spread_code(uint32_t word, int j, int half)
+{
+    const uint32_t own = word >> 16 * half, other = word >> 16 * (1 - half);
+
+    if (j < 3) return own >> (12 - 3 * j) & 8 | own >> (6 - 3 * j) & 7;
+    return other >> 8 & 12 | other >> 13 & 3;
+}
+
+/* Code i of four of a channel: nibble 2 i + half of the word at `at` in files. */
+static __device__ int code_at(const decode_args &a, const uint8_t *at, int i, int half)
+{
+    if (a.bits != 4) return at[i];
+    if (!a.is_e2m1_spread) return at[i] >> (4 * half) & 15;
+    return spread_code(*(const uint32_t *)at, i % 2 * 2 + half, i / 2);
+}
+
 /* A thread to the four codes of one channel in one word (see formats/pack/tiles.h). */
 static __global__ void swk_tiles_decode(decode_args a)
 {
@@ -72,7 +90,7 @@ static __global__ void swk_tiles_decode(decode_args a)
 
         if (k >= a.k_in) continue;
         const int64_t record = (n_tile * a.n_groups + k / a.group_elems) * 64 + slot;
-        const int code = a.bits == 4 ? at[i] >> (4 * half) & 15 : at[i];
+        const int code = code_at(a, at, i, half);
         const float zero = a.zeros ? (float)a.zeros[record] : a.sym_zero;
 
         a.dst[n * a.k_in + k] =
@@ -96,6 +114,7 @@ extern "C" sw_code sw_cuda_tiles_decode(sw_bf16 *dst, const sw_tiles *t, sw_laun
     a.k_tiles = sw_tiles_k(t->k_in);
     a.n_words = sw_tiles_n(t->n_out) * a.k_tiles * 1024;
     a.bits = t->container_bits;
+    a.is_e2m1_spread = t->is_e2m1_spread;
     a.scale_dtype = t->spec.scale_dtype;
     a.global = t->spec.has_global ? t->global_scale : 1.0f;
     a.sym_zero = num->kind == SW_NUM_INT ? (float)num->sym_zero : 0.0f;

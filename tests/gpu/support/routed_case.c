@@ -255,6 +255,7 @@ static void order_codes(const routed_case *c, sw_tiles *all, const sw_qtensor *q
         assert_int_equal(sw_column_tiles_order_expert(&tiles, &act, &device, NULL, &err), SW_OK);
         all->in_columns = tiles.in_columns;
         all->is_sign_magnitude = tiles.is_sign_magnitude;
+        all->is_e2m1_spread = tiles.is_e2m1_spread;
     }
 }
 

@@ -65,26 +65,25 @@ __device__ __forceinline__ void nw_e2m1_two_scales(uint32_t factor[2][2], uint32
     }
 }
 
-/* The low nibbles of both halves of `word`, or with ODD those above, times the scale of their
- * channel. A product with two powers puts a code to both its places, sign and size: four bits do
- * not meet themselves there. */
-template <bool ODD>
-__device__ __forceinline__ uint32_t nw_e2m1_pair(uint32_t word, uint32_t factor)
+/* The bits of two codes where they are those of BF16, others beside them, times the scale of their
+ * channel. */
+__device__ __forceinline__ uint32_t nw_e2m1_pair(uint32_t bits, uint32_t factor)
 {
-    const uint32_t codes = word & (ODD ? 0x00f000f0u : 0x000f000fu);
-    const uint32_t apart = codes * (ODD ? 0x0104u : 0x1040u);
-
-    return nw_e2m1_times(apart & 0x81c081c0u, factor);
+    return nw_e2m1_times(bits & 0x81c081c0u, factor);
 }
 
-/* The four registers of a k-step: the nibbles j and j + 4 of its word. */
+/* The four registers of a k-step: codes j and j + 4 of its word, whose bits lie as e2m1_tiles.h
+ * says. Those of the last are apart enough for a product with three powers to bring each to its
+ * place: no sum of what it makes has a carry there. */
 __device__ __forceinline__ void nw_e2m1_step(uint32_t *frag, uint32_t word,
                                              const uint32_t factor[2])
 {
-    frag[0] = nw_e2m1_pair<false>(word, factor[0]);
-    frag[1] = nw_e2m1_pair<true>(word, factor[1]);
-    frag[2] = nw_e2m1_pair<false>(word >> 8, factor[0]);
-    frag[3] = nw_e2m1_pair<true>(word >> 8, factor[1]);
+    const uint32_t by6 = __funnelshift_l(word, word, 6);
+
+    frag[0] = nw_e2m1_pair(word, factor[0]);
+    frag[1] = nw_e2m1_pair(__funnelshift_l(word, word, 3), factor[1]);
+    frag[2] = nw_e2m1_pair(by6, factor[0]);
+    frag[3] = nw_e2m1_pair((by6 & 0x001b001bu) * 0x4108u, factor[1]);
 }
 
 template <int SCALE_K, int STEPS>
