@@ -23,7 +23,7 @@ template <class CUT> struct rt_long_batches : CUT {
 template <class CUT> struct rt_cut : CUT {
     static constexpr int pair_bytes = NW_STAGE_TILES * NW_BLOCK_BYTES; /* of a tile in a stage */
     static constexpr int record_room = 128, TILES = RT_TILES;
-    static constexpr bool FUSED = true; /* see SW_ROUTED_SCALE_END */
+    static constexpr bool FUSED = true; /* with scales: see SW_ROUTED_SCALE_END */
     static constexpr bool BLOCKS = false; /* scales of a record are alike, so 16 bytes of it do */
     /* See rt_run_of: rows that 264 CTAs, far apart, read again with every unit outgrow the L2 from
      * some 8 of 14 KB on. */
