@@ -191,12 +191,12 @@ static sw_code load_table(sw_expert **out, sw_device_block *b, const sw_device_w
     return rc;
 }
 
-/* Codes to the order that grouped products want, where these take the experts (of E2M1 they take
- * those that stayed, and no other order), else to that of single products. */
-static sw_code order_codes(sw_device_block *b, bool stays, sw_err *err)
+/* Codes to the order that grouped products want, where these take the experts, else to that of
+ * single products. */
+static sw_code order_codes(sw_device_block *b, sw_err *err)
 {
     const sw_device_engine *e = b->e;
-    const bool are_grouped = stays || sw_device_routed_can(b);
+    const bool are_grouped = sw_device_routed_can(b);
     sw_code rc = SW_OK;
 
     for (int i = 0; i < 3; i++)
@@ -225,5 +225,5 @@ sw_code sw_device_experts_load(sw_device_block *b, const sw_block *from, sw_err 
         rc = stays ? load_stored(b, from, x, err) : load_expert(b, from, x, err);
     for (int i = 0; i < 2 && rc == SW_OK && b->is_expert_fused && is_small; i++)
         rc = load_table(&b->d_experts[i], b, b->experts[2 * i], err);
-    return rc == SW_OK ? order_codes(b, stays, err) : rc;
+    return rc == SW_OK ? order_codes(b, err) : rc;
 }

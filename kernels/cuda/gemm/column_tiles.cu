@@ -107,6 +107,8 @@ static sw_code order(sw_tiles *d_tiles, bool suits, uint32_t less, void *stream,
 extern "C" sw_code sw_column_tiles_order(sw_tiles *d_tiles, const sw_act *act,
                                          const sw_cuda_device *device, void *stream, sw_err *err)
 {
+    if (d_tiles->codes && d_tiles->spec.num == &sw_nums[SW_NUM_E2M1])
+        return sw_e2m1_tiles_order(d_tiles, act, device, stream, err);
     if (are_here(d_tiles, SW_CUDA_W_INT4, device))
         return sw_sign_tiles_order(d_tiles, act, device, stream, err);
     if (are_here(d_tiles, SW_CUDA_W_INT8, device))
@@ -119,8 +121,6 @@ extern "C" sw_code sw_column_tiles_order_expert(sw_tiles *d_tiles, const sw_act 
                                                 const sw_cuda_device *device, void *stream,
                                                 sw_err *err)
 {
-    if (d_tiles->codes && d_tiles->spec.num == &sw_nums[SW_NUM_E2M1])
-        return sw_e2m1_tiles_order(d_tiles, act, device, stream, err);
     if (!are_here(d_tiles, SW_CUDA_W_E4M3, device))
         return sw_column_tiles_order(d_tiles, act, device, stream, err);
     return order(d_tiles, has_blocks(d_tiles, act) || has_channels(d_tiles, act), 0, stream, err);

@@ -27,13 +27,13 @@ extern "C" {
  * whose products on this device with such inputs take it: E4M3 with scales of blocks, and int8 with
  * scales of channels and inputs in int8, on Hopper. It pays with many tokens and costs nothing with
  * few; kernels for such int8 take no other order, so that codes as they are stored go by those for
- * scales that change along k. Codes of int4 go to signs and magnitudes (sign_tiles.h). Others stay
- * as they are, and so do tiles without codes. SW_E_CUDA: what the runtime said. */
+ * scales that change along k. Codes of int4 go to signs and magnitudes (sign_tiles.h), those of
+ * E2M1, which no single product takes, to the order of e2m1_tiles.h. Others stay as they are, and
+ * so do tiles without codes. SW_E_CUDA: what the runtime said. */
 sw_code sw_column_tiles_order(sw_tiles *d_tiles, const sw_act *act, const sw_cuda_device *device,
                               void *stream, sw_err *err) SW_MUST_USE;
 /* The same of weights that grouped products of experts (kernels/cuda/experts/routed.h) are to read,
- * which take E4M3 with scales of channels so too, as single products do not; and of E2M1, which
- * goes to the order of e2m1_tiles.h. */
+ * which take E4M3 with scales of channels so too, as single products do not. */
 sw_code sw_column_tiles_order_expert(sw_tiles *d_tiles, const sw_act *act,
                                      const sw_cuda_device *device, void *stream,
                                      sw_err *err) SW_MUST_USE;

@@ -1,30 +1,20 @@
 /* sign_tiles.cu - see sign_tiles.h. */
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/gemm/gemm_rows.h"
+#include "kernels/cuda/gemm/code_words.cuh"
 #include "kernels/cuda/gemm/sign_tiles.h"
 
-#define THREADS 256
+struct signs {
+    /* Of eight codes whose zero point is 8. Of a negative one, below 8, the lower bits are turned
+     * round: 7 - code. */
+    static __device__ uint32_t of(uint32_t codes)
+    {
+        uint32_t negative = ~codes & 0x88888888u;
 
-/* Of eight codes whose zero point is 8. Of a negative one, below 8, the lower bits are turned
- * round: 7 - code. */
-static __device__ uint32_t signs_of(uint32_t codes)
-{
-    uint32_t negative = ~codes & 0x88888888u;
-
-    return ((codes & 0x77777777u) ^ (negative >> 3) * 7) | __funnelshift_l(negative, negative, 4);
-}
-
-/* grid: count / THREADS, rounded up; `count` of 16 bytes. */
-static __global__ void __launch_bounds__(THREADS) swk_order_signs(uint4 *codes, int64_t count)
-{
-    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    uint4 v;
-
-    if (i >= count) return;
-    v = codes[i];
-    codes[i] = make_uint4(signs_of(v.x), signs_of(v.y), signs_of(v.z), signs_of(v.w));
-}
+        return ((codes & 0x77777777u) ^ (negative >> 3) * 7) |
+               __funnelshift_l(negative, negative, 4);
+    }
+};
 
 static bool suits(const sw_tiles *tiles, const sw_act *act, const sw_cuda_device *device)
 {
@@ -36,13 +26,7 @@ static bool suits(const sw_tiles *tiles, const sw_act *act, const sw_cuda_device
 extern "C" sw_code sw_sign_tiles_order(sw_tiles *d_tiles, const sw_act *act,
                                        const sw_cuda_device *device, void *stream, sw_err *err)
 {
-    int64_t count = sw_tiles_n(d_tiles->n_out) * sw_tiles_k(d_tiles->k_in) *
-                    (sw_tile_bytes(4) / 16);
-
     /* Tiles without codes may have no kind either. */
-    if (!suits(d_tiles, act, device) || count == 0) return SW_OK;
-    d_tiles->is_sign_magnitude = true;
-    swk_order_signs<<<(unsigned)sw_cuda_up(count, THREADS), THREADS, 0, (cudaStream_t)stream>>>(
-        (uint4 *)(uintptr_t)d_tiles->codes, count);
-    return sw_cuda_check(cudaGetLastError(), "swk_order_signs", err);
+    if (!suits(d_tiles, act, device)) return SW_OK;
+    return sw_map_words<signs>(d_tiles, &d_tiles->is_sign_magnitude, stream, err);
 }
