@@ -38,9 +38,16 @@ DEVICE_CAP   = $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 
 ARCH_HERE  = $(if $(filter-out 90,$(DEVICE_CAP)),-gencode=arch=compute_$(DEVICE_CAP)$(comma)code=sm_$(DEVICE_CAP),$(ARCH_90A))
 ARCH_ALL  := $(if $(filter all,$(CUDA_ARCH)),$(ARCH_80) $(ARCH_90A),$(if $(filter 90a,$(CUDA_ARCH)),$(ARCH_90A),$(ARCH_HERE)))
 # No exceptions and no guards, so that the program needs no C++ library.
-NVFLAGS   := -std=c++17 -O3 -I. -Xcompiler -fPIC,-fno-exceptions,-fno-threadsafe-statics $(filter -D%,$(OPT_$(CONFIG))) $(NVCCFLAGS)
+NVFLAGS   := -std=c++17 -I. -Xcompiler -fPIC,-fno-exceptions,-fno-threadsafe-statics $(filter -D%,$(OPT_$(CONFIG))) $(NVCCFLAGS)
+# Code that is not optimized is thirty times as large once it is not compressed, and compressing it takes a tenth of the
+# time: so it is kept once, in the library, and not in each program.
 ifeq ($(CUDA_OPT),none)
-NVFLAGS += $(shell $(NVCC) --help | grep -q -e --Ofast-compile && echo --Ofast-compile=max --compress-mode=size)
+NVFLAGS += -O0 $(shell $(NVCC) --help | grep -q -e --Ofast-compile && echo --Ofast-compile=max --no-compress)
+GPU_KERNELS = $(CUDA_SO)
+GPU_LINK := -rdynamic $(TEST_LD) -Wl,-rpath,'$$ORIGIN/../..'
+else
+NVFLAGS += -O3
+GPU_KERNELS = $(CUDA_OBJ)
 endif
 NVCC_RUN  := $(if $(findstring ccache,$(CC)),ccache )$(NVCC)
 CUDA_HOME := $(patsubst %/bin/nvcc,%,$(NVCC))
@@ -108,12 +115,12 @@ $(GPU_CASES): ISA_FLAGS := -isystem $(CUDA_HOME)/include -Wno-conversion
 GPU_TSUP_OBJ := $(filter-out %/printed_report.o,$(TSUP_OBJ))
 
 # Objects, not the archive: what they define must win over the stubs of $(LIB).
-$(GPU_TESTS) $(GPU_BENCH): $(BUILD)/tests/gpu/%: tests/gpu/%.c $(GPU_SUP) $(CUDA_OBJ) $(LIB) $(GPU_TSUP_OBJ)
+$(GPU_TESTS) $(GPU_BENCH): $(BUILD)/tests/gpu/%: tests/gpu/%.c $(GPU_SUP) $(GPU_KERNELS) $(LIB) $(GPU_TSUP_OBJ)
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  TEST $(CONFIG) $<")
 	$(Q)$(CC) $(CFLAGS_ALL) -isystem $(CUDA_HOME)/include -Wno-conversion -Wno-missing-prototypes -MMD -MP \
-	  $< $(GPU_SUP) $(CUDA_OBJ) $(GPU_TSUP_OBJ) $(LIB) $(LDFLAGS) $(if $(filter none,$(CUDA_OPT)),$(TEST_LD)) \
-	  $(UNIT_LIBS) $(CUDA_LIBS) -lcublasLt -lstdc++ -o $@
+	  $< $(GPU_SUP) $(GPU_KERNELS) $(GPU_TSUP_OBJ) $(LIB) $(LDFLAGS) $(GPU_LINK) $(UNIT_LIBS) \
+	  $(CUDA_LIBS) -lcublasLt -lstdc++ -o $@
 
 # What an engine author would link: the archives alone.
 $(BUILD)/tests/gpu/example: tests/gpu/example.c $(CUDA_LIB) $(LIB)
