@@ -9,6 +9,8 @@
 set -u
 # Toy problems cross many parallel regions: threads that spin at each would starve their neighbours.
 export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}" BUILD="${BUILD:-build/release}" LOG_LINES
+# OpenBLAS's own threads too, which the program never has.
+export OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}"
 LOG_LINES=${LOG_LINES:-40}
 # Those that keep a processor for more than ten seconds, the longest first; the others follow as they are given.
 LONGEST='quality.sh ranks.sh test_fault_commands gguf.sh formats.sh every_family.sh architectures.sh
