@@ -6,7 +6,7 @@ MOE=$PWD/tests/golden/models/tiny-moe
 
 kl_of() {
     "$SWAGE" verify "$T/$1" --against "$MOE" --text "$PWD/calib_data/eval.txt" --window 512 \
-        --max-windows 6 --no-gap --json --quiet |
+        --max-windows 4 --no-gap --json --quiet --original-states "$T/original" |
         grep -A1 '"kl_mean"' | tail -n 1 | grep -o '[0-9][0-9.e-]*'
 }
 for experts in routed all shrink; do

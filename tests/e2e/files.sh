@@ -6,9 +6,9 @@ toy_tokens 2000 >"$T/toy.u16"
 cd "$T" || exit 1
 head -c 2048 "$TINY/../calib.u16" >calib.u16
 model tiny "$TINY"
-Q=("$SWAGE" quantize tiny --calib calib.u16 --samples 2 --seq-len 128 --ignore mlp --quiet)
+Q=("$SWAGE" quantize tiny --calib calib.u16 --samples 2 --seq-len 64 --ignore mlp o_proj --quiet)
 RTN=("$SWAGE" quantize "$TOY" --method rtn --quiet)
-CALIBRATE=("$SWAGE" calibrate tiny --calib calib.u16 --samples 4 --seq-len 128 --quiet)
+CALIBRATE=("$SWAGE" calibrate tiny --calib calib.u16 --samples 2 --seq-len 64 --quiet)
 GGUF=("$SWAGE" convert tiny --to gguf --quiet)
 
 snapshot() { find . -path ./tiny -prune -o -print | sort | while read -r f; do

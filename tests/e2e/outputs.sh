@@ -82,7 +82,7 @@ absent "$TOY/in"
 
 # --- interrupted between the journals of two outputs, it continues to the same bytes
 head -c 2048 "$PWD/calib_data/calib.u16" >"$T/calib.u16"
-Q=(--calib "$T/calib.u16" --samples 2 --seq-len 128 --ignore mlp)
+Q=(--calib "$T/calib.u16" --samples 2 --seq-len 64 --ignore mlp o_proj)
 MANY=("$SWAGE" quantize --quiet "$TINY" -o "$DIR" "${Q[@]}" --format swage,gptq)
 for blocks in 1 3; do
     rm -rf "$DIR"

@@ -71,7 +71,7 @@ planned() {
     spaced
     field peak_bytes
 }
-set -- --calib calib_data/calib.u16 --samples 4 --seq-len 128 --ignore 'layers\.[2-5]'
+set -- --calib calib_data/calib.u16 --samples 4 --seq-len 128 --ignore 'layers\.[1-5]'
 plain=$(planned "$@" --method rtn) awq=$(planned "$@" --method awq)
 bits=$(planned "$@" --method rtn --target-bits 4)
 [ "$plain" -lt "$awq" ] && [ "$plain" -lt "$bits" ] ||

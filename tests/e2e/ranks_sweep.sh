@@ -31,14 +31,24 @@ for n in 1 2; do
 done
 same "$T/few.1" "$T/few.2"
 
+# --- from here on 33 windows, which are a batch for each of three ranks
+WHOLE=("${SWEEP[@]}")
+SWEEP+=(--max-windows 33)
+made() { # the checkpoints, of which nothing is measured
+    cp -r "$T/swept.1" "$T/dir"
+    rm "$T"/dir/sweep.* "$T"/dir/*.verify.json
+}
+made
+expect 0 '' "${SWEEP[@]}"
+without_times less.1
+
 # --- what cannot be judged is its row's failure, whoever meets it first, and the others are measured:
 # a result that cannot be written (rank 0, when the others are through), a checkpoint that does not
 # decode any more (nothing is run), a config that cannot be read (all of them), a text that does not
 # fit the model (all of them, each time)
 spoilt() { # CODE MESSAGE
     for n in 1 2 3; do
-        cp -r "$T/swept.1" "$T/dir"
-        rm "$T"/dir/sweep.* "$T"/dir/*.verify.json
+        made
         spoil "$T/dir"
         expect "$1" "$2" "${SWEEP[@]}" --ranks $n
         cp "$T/stdout" "$T/table.$n"
@@ -76,13 +86,13 @@ killed_at() { # CALL NAME: when rank 0 has made this call, see hold
     if grep -q 'without a word' "$T/dir/sweep.json" 2>/dev/null; then fail "a checkpoint is blamed"; fi
     expect 0 '' "${SWEEP[@]}" --ranks 2
     without_times resumed
-    same "$T/swept.1" "$T/resumed"
+    same "$T/less.1" "$T/resumed"
 }
 killed_at rename /W4A16-swage
 killed_at rename /W8A16-swage.verify.json
 
 # --- the choice and its gate, by ranks
-cp -r "$T/swept.1" "$T/dir"
+cp -r "$T/less.1" "$T/dir"
 expect 1 'no checkpoint keeps the limits' "${SWEEP[@]}" --ranks 2 --max-kl 0
 expect 0 '' "${SWEEP[@]}" --ranks 3 --max-kl 1e9 --keep-best
 [ "$(ls "$T/dir")" = "$(printf '%s\n' W4A16-swage W4A16-swage.verify.json sweep.html sweep.json)" ] ||
@@ -91,19 +101,19 @@ rm -rf "$T/dir"
 
 # --- ranks that a launcher gives another text, or more of it
 if launches; then
-    one=("${SWEEP[@]}")
+    one=("${WHOLE[@]}")
     toy_tokens $((5 * 2048)) | tr a b >"$T/other.u16"
     refused() { # WHAT
         two >"$T/stdout" 2>"$T/stderr" && fail "not refused: $1"
         grep -q -F "rank 1 has another $1 than rank 0" "$T/stderr" || fail "no word of $1: $(head -c 600 "$T/stderr")"
     }
-    other=("${SWEEP[@]}" --text "$T/other.u16")
+    other=("${WHOLE[@]}" --text "$T/other.u16")
     refused 'cut of the text into windows'
-    other=("${SWEEP[@]}" --max-windows 3)
+    other=("${WHOLE[@]}" --max-windows 3)
     refused 'cut of the text into windows'
-    other=("${SWEEP[@]}" --schemes W3A16)
+    other=("${WHOLE[@]}" --schemes W3A16)
     refused 'setting "scheme"'
-    other=("${SWEEP[@]}")
+    other=("${WHOLE[@]}")
     two >/dev/null 2>"$T/stderr" || fail "mpirun: $(head -c 600 "$T/stderr")"
     without_times launched
     same "$T/swept.1" "$T/launched"

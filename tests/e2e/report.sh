@@ -44,7 +44,7 @@ has() { grep -qF -- "$2" "$1" || fail "${1##*/} lacks $2"; }
 lacks() { if grep -qF -- "$2" "$1"; then fail "${1##*/} has $2"; fi; }
 
 # a dense model from its run to its comparison
-expect 0 '' "$SWAGE" quantize "$TINY" -o "$T/w4" --calib "$calib" --samples 4 --json --quiet \
+expect 0 '' "$SWAGE" quantize "$TINY" -o "$T/w4" --calib "$calib" --samples 2 --seq-len 128 --json --quiet \
     --html "$T/made.html" --format compressed-tensors
 cp "$T/stdout" "$T/w4.made"
 page "$T/made.html" verdict layers worst bytes speed engines time origin
@@ -55,7 +55,7 @@ expect 2 'exists; give --force' "$SWAGE" quantize "$TINY" -o "$T/other" --method
 absent "$T/other"
 expect 0 '' "$SWAGE" quantize "$TINY" -o "$T/w8" --scheme W8A16 --method rtn --quiet
 for c in w4 w8; do
-    expect 0 '' "$SWAGE" verify "$T/$c" --against "$TINY" --text "$eval" --window 256 --max-windows 2 --max-kl 9 \
+    expect 0 '' "$SWAGE" verify "$T/$c" --against "$TINY" --text "$eval" --window 128 --max-windows 2 --max-kl 9 \
         --report "$T/$c.json" --html "$T/$c.html" --quiet
 done
 page "$T/w4.html" verdict quality layers worst bytes speed engines origin
@@ -77,7 +77,7 @@ has "$T/third.html" 'not verified'
 lacks "$T/third.html" 'perplexity of the original'
 
 # everything at once, with statistics; and several side by side
-expect 0 '' "$SWAGE" calibrate "$TINY" --calib "$calib" --samples 4 -o "$T/tiny.stats" --quiet
+expect 0 '' "$SWAGE" calibrate "$TINY" --calib "$calib" --samples 2 --seq-len 64 -o "$T/tiny.stats" --quiet
 expect 0 '' "$SWAGE" report "$T/w4" --results "$T/w4.json" "$T/w4.made" --stats "$T/tiny.stats" -o "$T/all.html"
 page "$T/all.html" verdict quality layers worst activations bytes speed engines time origin
 lacks "$T/all.html" 'id="missing">'
@@ -122,10 +122,10 @@ absent "$T/no.html"
 # an original alone, and a GGUF, whose blocks have scales inside
 expect 0 '' "$SWAGE" report "$TINY" -o "$T/plain.html"
 page "$T/plain.html" verdict bytes speed engines
-expect 0 '' "$SWAGE" convert "$TINY" --to gguf --type Q4_K -o "$T/k.gguf" --allow-requantize --quiet
+expect 0 '' "$SWAGE" convert "$TINY" --to gguf --type Q6_K -o "$T/k.gguf" --allow-requantize --quiet
 expect 0 '' "$SWAGE" report "$T/k.gguf" -o "$T/gguf.html"
 page "$T/gguf.html" verdict worst bytes speed engines
-has "$T/gguf.html" 'Q4_K'
+has "$T/gguf.html" 'Q6_K'
 
 # experts
 model moe "$PWD/tests/golden/arch/qwen3_moe"
