@@ -14,11 +14,12 @@
 #include "tests/fault/fault.h"
 #include "tests/support/cases/quantized_dir.h"
 #include "tests/support/scratch.h"
+#include "tests/support/toys/small_llama.h"
 #include "tools/cli/cmd.h"
 
-#define MODEL "tests/golden/arch/llama"
+#define MODEL "^model" /* small_llama.h: every attempt is a whole command */
 #define WEIGHTS MODEL "/model.safetensors"
-#define TOKENS MODEL "/reference.safetensors" /* 2 windows of 48 */
+#define TOKENS "tests/golden/arch/llama/reference.safetensors" /* 2 windows of 48 */
 #define WORDS_MAX 24
 
 #define SW_CMD(id) extern const sw_cmd sw_cmd_##id;
@@ -31,6 +32,8 @@ typedef struct command_case {
     int argc;
     scratch s;
 } command_case;
+
+static scratch shared; /* what all tests read */
 
 /* As the program runs it, but for signals and the printing of errors. */
 static sw_code run_command(command_case *c, sw_err *err)
@@ -96,15 +99,21 @@ static void drop_output(void *ctx)
     assert_int_equal(system(line), 0);
 }
 
-/* Words up to NULL; "@name" is a path in the scratch directory. */
+/* "@name" is a path in the scratch directory of a test, "^name" one in that of all. */
+static const char *path_of(const command_case *c, const char *word)
+{
+    return word[0] == '@' ? scratch_path(&c->s, word + 1)
+         : word[0] == '^' ? scratch_path(&shared, word + 1) : word;
+}
+
+/* Words up to NULL. */
 static void set_words(command_case *c, const sw_cmd *cmd, const char *const *words)
 {
     c->cmd = cmd;
     c->argc = 0;
     for (; *words; words++) {
-        const char *path = (*words)[0] == '@' ? scratch_path(&c->s, *words + 1) : NULL;
         assert_true(c->argc < WORDS_MAX);
-        c->argv[c->argc++] = strdup(path ? path : *words);
+        c->argv[c->argc++] = strdup(path_of(c, *words));
     }
 }
 
@@ -121,7 +130,7 @@ static void fail_all(const sw_cmd *cmd, unsigned kinds, int64_t max_runs, const 
                        .max_runs = max_runs};
 
     scratch_open(&c.s);
-    quantized_dir_make(scratch_path(&c.s, "q"), MODEL, "swage", 4, true, 32);
+    quantized_dir_make(scratch_path(&c.s, "q"), path_of(&c, MODEL), "swage", 4, true, 32);
     set_words(&c, cmd, words);
     fault_run(&plan);
     free_words(&c);
@@ -132,10 +141,11 @@ static void quantize_survives_faults(void **state)
 {
     static const char *const gptq[] = {
         MODEL, "-o", "@out", "--calib", TOKENS, "--samples", "2", "--seq-len", "48", "--ignore",
-        "layers.1|mlp", "--json", NULL
+        "layers.1|mlp", "--group-size", "32", "--json", NULL
     };
     static const char *const rtn[] = {
-        MODEL, "-o", "@out", "--method", "rtn", "--format", "gptq", "--shard-size", "100K", NULL
+        MODEL, "-o", "@out", "--method", "rtn", "--group-size", "32", "--format", "gptq",
+        "--shard-size", "30K", NULL
     };
 
     (void)state;
@@ -174,7 +184,7 @@ static void quantize_continues_after_faults(void **state)
 {
     static const char *const words[] = {
         MODEL, "-o", "@out", "--calib", TOKENS, "--samples", "2", "--seq-len", "48",
-        "--shard-size", "200K", "--ignore", "mlp", NULL
+        "--shard-size", "50K", "--ignore", "mlp", "--group-size", "32", NULL
     };
     command_case c;
     fault_plan plan = {.name = "continue", .kinds = FAULT_OUTPUT | FAULT_MEMORY,
@@ -269,7 +279,7 @@ static void sweep_survives_faults(void **state)
 static void convert_survives_faults(void **state)
 {
     static const char *const exact[] = {
-        "@q", "--to", "compressed-tensors", "-o", "@out", "--shard-size", "100K", NULL
+        "@q", "--to", "compressed-tensors", "-o", "@out", "--shard-size", "30K", NULL
     };
     static const char *const rounded[] = {
         "@q", "--to", "gptq", "-o", "@out", "--allow-requantize", "--scheme", "W8A16", "--json",
@@ -327,6 +337,21 @@ static void generate_survives_faults(void **state)
     fail_all(&sw_cmd_generate, FAULT_ALL, 25, words);
 }
 
+static int make_shared(void **state)
+{
+    (void)state;
+    scratch_open(&shared);
+    small_llama_make(path_of(NULL, MODEL));
+    return 0;
+}
+
+static int remove_shared(void **state)
+{
+    (void)state;
+    scratch_close(&shared);
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,5 +365,5 @@ int main(void)
         cmocka_unit_test(report_survives_faults),
         cmocka_unit_test(generate_survives_faults),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_shared, remove_shared);
 }

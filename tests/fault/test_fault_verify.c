@@ -11,14 +11,13 @@
 #include "tests/fault/fault.h"
 #include "tests/support/cases/quantized_dir.h"
 #include "tests/support/scratch.h"
+#include "tests/support/toys/small_llama.h"
 #include "tools/verify/report_text.h"
 #include "verify/verify.h"
 
-#define MODEL "tests/golden/arch/llama"
-
 typedef struct fault_case {
     scratch s;
-    char dir[SW_PATH_BYTES];
+    char dir[SW_PATH_BYTES], model[SW_PATH_BYTES];
     sw_verify_options options;
     sw_report report;
     sw_judge_ranks ranks; /* of an attempt by the first of two, */
@@ -26,15 +25,17 @@ typedef struct fault_case {
     int n_told;           /* or are told what to do */
 } fault_case;
 
-static const char *const text = MODEL "/reference.safetensors";
+static const char *const text = "tests/golden/arch/llama/reference.safetensors";
 
 static void open_case(fault_case *f, const char *dialect)
 {
     memset(f, 0, sizeof *f);
     scratch_open(&f->s);
     snprintf(f->dir, sizeof f->dir, "%s", scratch_path(&f->s, "q"));
-    quantized_dir_make(f->dir, MODEL, dialect, 4, false, 32);
-    f->options = (sw_verify_options){.checkpoint_dir = f->dir, .original_dir = MODEL,
+    snprintf(f->model, sizeof f->model, "%s", scratch_path(&f->s, "model"));
+    small_llama_make(f->model);
+    quantized_dir_make(f->dir, f->model, dialect, 4, false, 32);
+    f->options = (sw_verify_options){.checkpoint_dir = f->dir, .original_dir = f->model,
                                      .n_threads = 1};
 }
 

@@ -70,14 +70,18 @@ sw_conversion sw_conversion_of(int from_at, int to_at)
     return beside_floats(of_schemes(from, to), from, to);
 }
 
-void sw_conversion_list(char *text, size_t text_bytes, int from, sw_conversion kind)
+void sw_conversion_lists(char *const texts[SW_CONVERSION_COUNT], size_t text_bytes, int from)
 {
-    size_t at = 0;
+    size_t at[SW_CONVERSION_COUNT] = {0};
 
-    (void)snprintf(text, text_bytes, "-");
+    for (int kind = 0; kind < SW_CONVERSION_COUNT; kind++)
+        (void)snprintf(texts[kind], text_bytes, "-");
     for (int to = 0; sw_conversion_dialects[to]; to++) {
-        if (to == from || sw_conversion_of(from, to) != kind || at >= text_bytes) continue;
-        at += (size_t)snprintf(text + at, text_bytes - at, "%s%s", at ? ", " : "",
-                               sw_conversion_dialects[to]->name);
+        sw_conversion kind;
+        if (to == from) continue;
+        kind = sw_conversion_of(from, to);
+        if (at[kind] >= text_bytes) continue;
+        at[kind] += (size_t)snprintf(texts[kind] + at[kind], text_bytes - at[kind], "%s%s",
+                                     at[kind] ? ", " : "", sw_conversion_dialects[to]->name);
     }
 }

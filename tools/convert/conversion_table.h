@@ -17,7 +17,7 @@ typedef enum sw_conversion {
 /* From sw_conversion_dialects[from] to [to], for the schemes of scheme.h, those of integers in
  * groups of 32 as well, and a large linear. */
 sw_conversion sw_conversion_of(int from, int to);
-/* Names of the targets of that kind, joined by ", "; "-" when there are none. */
-void sw_conversion_list(char *text, size_t text_bytes, int from, sw_conversion kind);
+/* For each kind the names of the targets of that kind, joined by ", "; "-" when there are none. */
+void sw_conversion_lists(char *const texts[SW_CONVERSION_COUNT], size_t text_bytes, int from);
 
 #endif
