@@ -2,8 +2,8 @@
 # Run test programs and scripts, show what failed, and close with "N passed, N failed".
 #
 # A cmocka program counts each of its tests; a script or a replay counts as one. Scripts exit 77 to
-# say "skipped", with the reason as their last line. JOBS of them run at a time (default: one more
-# than there are processors, for some wait), the longest first. They are named as they end, with the
+# say "skipped", with the reason as their last line. JOBS of them run at a time (default: one a
+# processor; many of them keep no more busy), the longest first. They are named as they end, with the
 # processor seconds that they and the processes which they started took: under load these hold where
 # a clock does not. What failed is said again above the count, with its reasons.
 set -u
@@ -61,7 +61,7 @@ for t in "$@"; do echo "$t"; done |
     BEGIN { n = split(longest, names, " "); for (i = 1; i <= n; i++) rank[names[i]] = i }
     { name = $0; sub(/.*\//, "", name); print (name in rank ? rank[name] : n + NR) " " $0 }' |
     sort -n | cut -d ' ' -f 2- | tr '\n' '\0' |
-    xargs -0 -P "${JOBS:-$(($(nproc) + 1))}" -I{} sh -c "$one" sh "$dir" {}
+    xargs -0 -P "${JOBS:-$(nproc)}" -I{} sh -c "$one" sh "$dir" {}
 cat "$dir"/log.*.why 2>/dev/null | awk 'NR == 1 { print "failed:" } { print }'
 cat "$dir"/log.*.count | awk -v all=$# '
     { passed += $1; failed += $2; skipped += $3; took += $4 }
