@@ -14,10 +14,11 @@
 #include "tests/fault/fault.h"
 #include "tests/support/cases/quantized_dir.h"
 #include "tests/support/scratch.h"
-#include "tests/support/toys/small_llama.h"
+#include "tests/support/toys/recipe_model.h"
 #include "tools/cli/cmd.h"
 
-#define MODEL "^model" /* small_llama.h: every attempt is a whole command */
+#define MODEL "^model" /* of RECIPE, which is small: every attempt is a whole command */
+#define RECIPE "tests/golden/small_llama"
 #define WEIGHTS MODEL "/model.safetensors"
 #define TOKENS "tests/golden/arch/llama/reference.safetensors" /* 2 windows of 48 */
 #define WORDS_MAX 24
@@ -339,9 +340,13 @@ static void generate_survives_faults(void **state)
 
 static int make_shared(void **state)
 {
+    sw_err err = {0};
+
     (void)state;
     scratch_open(&shared);
-    small_llama_make(path_of(NULL, MODEL));
+    scratch_make_dir(&shared, "model");
+    if (recipe_model_make(path_of(NULL, MODEL), RECIPE, "config.json", &err) != SW_OK)
+        fail_msg("%s", err.text);
     return 0;
 }
 

@@ -11,7 +11,7 @@
 #include "tests/fault/fault.h"
 #include "tests/support/cases/quantized_dir.h"
 #include "tests/support/scratch.h"
-#include "tests/support/toys/small_llama.h"
+#include "tests/support/toys/recipe_model.h"
 #include "tools/verify/report_text.h"
 #include "verify/verify.h"
 
@@ -29,11 +29,15 @@ static const char *const text = "tests/golden/arch/llama/reference.safetensors";
 
 static void open_case(fault_case *f, const char *dialect)
 {
+    sw_err err = {0};
+
     memset(f, 0, sizeof *f);
     scratch_open(&f->s);
+    scratch_make_dir(&f->s, "model");
     snprintf(f->dir, sizeof f->dir, "%s", scratch_path(&f->s, "q"));
     snprintf(f->model, sizeof f->model, "%s", scratch_path(&f->s, "model"));
-    small_llama_make(f->model);
+    if (recipe_model_make(f->model, "tests/golden/small_llama", "config.json", &err) != SW_OK)
+        fail_msg("%s", err.text);
     quantized_dir_make(f->dir, f->model, dialect, 4, false, 32);
     f->options = (sw_verify_options){.checkpoint_dir = f->dir, .original_dir = f->model,
                                      .n_threads = 1};
