@@ -44,7 +44,7 @@ NVFLAGS   := -std=c++17 -I. -Xcompiler -fPIC,-fno-exceptions,-fno-threadsafe-sta
 ifeq ($(CUDA_OPT),none)
 NVFLAGS += -O0 $(shell $(NVCC) --help | grep -q -e --Ofast-compile && echo --Ofast-compile=max --no-compress)
 GPU_KERNELS = $(CUDA_SO)
-GPU_LINK := -rdynamic $(TEST_LD) -Wl,-rpath,'$$ORIGIN/../..'
+GPU_LINK = -rdynamic $(TEST_LD) -Wl,-rpath,'$$ORIGIN/../..'
 else
 NVFLAGS += -O3
 GPU_KERNELS = $(CUDA_OBJ)
