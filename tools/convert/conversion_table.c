@@ -70,18 +70,19 @@ sw_conversion sw_conversion_of(int from_at, int to_at)
     return beside_floats(of_schemes(from, to), from, to);
 }
 
-void sw_conversion_lists(char *const texts[SW_CONVERSION_COUNT], size_t text_bytes, int from)
+void sw_conversion_lists(char texts[SW_CONVERSION_COUNT][SW_CELL_BYTES], int from)
 {
     size_t at[SW_CONVERSION_COUNT] = {0};
 
     for (int kind = 0; kind < SW_CONVERSION_COUNT; kind++)
-        (void)snprintf(texts[kind], text_bytes, "-");
+        (void)snprintf(texts[kind], SW_CELL_BYTES, "-");
     for (int to = 0; sw_conversion_dialects[to]; to++) {
         sw_conversion kind;
+
         if (to == from) continue;
         kind = sw_conversion_of(from, to);
-        if (at[kind] >= text_bytes) continue;
-        at[kind] += (size_t)snprintf(texts[kind] + at[kind], text_bytes - at[kind], "%s%s",
+        if (at[kind] >= SW_CELL_BYTES) continue;
+        at[kind] += (size_t)snprintf(texts[kind] + at[kind], SW_CELL_BYTES - at[kind], "%s%s",
                                      at[kind] ? ", " : "", sw_conversion_dialects[to]->name);
     }
 }

@@ -4,7 +4,8 @@
 #define SW_TOOLS_CONVERT_CONVERSION_TABLE_H
 
 #include <stdbool.h>
-#include <stddef.h>
+
+#include "tools/terminal/table.h"
 
 typedef enum sw_conversion {
     SW_CONVERSION_EXACT,      /* every scheme that the source can hold */
@@ -18,6 +19,6 @@ typedef enum sw_conversion {
  * groups of 32 as well, and a large linear. */
 sw_conversion sw_conversion_of(int from, int to);
 /* For each kind the names of the targets of that kind, joined by ", "; "-" when there are none. */
-void sw_conversion_lists(char *const texts[SW_CONVERSION_COUNT], size_t text_bytes, int from);
+void sw_conversion_lists(char texts[SW_CONVERSION_COUNT][SW_CELL_BYTES], int from);
 
 #endif

@@ -95,11 +95,9 @@ static bool format_row(cells out, int i)
 /* Plain floats are a target for all. */
 static bool conversion_row(cells out, int i)
 {
-    char *const texts[SW_CONVERSION_COUNT] = {out[1], out[2], out[3], out[4]};
-
     if (!sw_conversion_dialects[i]) return false;
     put(out[0], sw_conversion_dialects[i]->name);
-    sw_conversion_lists(texts, CELL_BYTES, i);
+    sw_conversion_lists(out + 1, i);
     return true;
 }
 
